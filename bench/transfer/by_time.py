@@ -40,7 +40,8 @@ def main(
 
     try:
         px.copy(
-            f"{source}memory:1000T", target, level=level, streams=int(streams) or None, threads=int(threads) or None,
+            f"{source}memory:1000T", target, level=level,  # type: ignore[arg-type]
+            streams=int(streams) or None, threads=int(threads) or None,
             stripes=stripes, trusted=[network], check=False, progress=progress,
         )  # fmt: skip
     except _Over:

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 import phalanx as px
+from phalanx.words import Level
 
 from bench.peers.processes import tree_cpu_seconds
 from bench.transfer import sources
@@ -85,7 +86,7 @@ def file(level: str, streams: int | None = None) -> Entry:
     return Entry("phalanx", measure)
 
 
-def version(level: str) -> Entry:
+def version(level: Level) -> Entry:
     """A file of which an older version is at the executor."""
 
     def measure(executor: Executor, site: Site, settings: Settings) -> Sample:

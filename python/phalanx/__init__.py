@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         TransferError,
     )
     from phalanx.transfer import CopyReport, Files, SyncReport, copy, sync
+    from phalanx.grid import Grid
     from phalanx.hosts import Hosts
     from phalanx.launching import LaunchResult, RankResult, bsprun, mpirun
     from phalanx.manager import Manager
@@ -79,6 +80,7 @@ _HOMES = {
         "RemoteTraceback SpaceError SpaceFullError SpaceLostError SpaceTimeoutError StagingError "
         "TransactionConflictError TransactionError TransferError"
     ),
+    "grid": "Grid",
     "hosts": "Hosts",
     "launching": "LaunchResult RankResult bsprun mpirun",
     "manager": "Manager",
@@ -109,6 +111,7 @@ __all__ = [
     "Farm",
     "Files",
     "Graph",
+    "Grid",
     "Hosts",
     "IdentityError",
     "InitializerError",

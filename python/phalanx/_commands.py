@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.errors import LaunchError
-from phalanx.hosts import Hosts
 
 #: The folder of the libraries that programs are linked against and that mpi4py loads.
 LIBRARIES = Path(__file__).with_name("_mpi")
@@ -148,11 +147,3 @@ def _name(path: Path, base: Path) -> str:
 
 def _is_script(word: str, folder: Path) -> bool:
     return word.endswith(".py") and (folder / word).is_file()
-
-
-def read_hosts(text: str) -> tuple[list[str], list[str]]:
-    """The addresses of executors and the trusted networks, from a hosts file or from ``one:7400,other:7400``."""
-    if Path(text).is_file() or ("," not in text and ":" not in text):
-        hosts = Hosts(text)
-        return hosts.addresses, hosts.trusted
-    return [address.strip() for address in text.split(",") if address.strip()], []

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from phalanx.errors import PhalanxError
+from phalanx.words import OUTPUTS, OutputWord
 
 _log = logging.getLogger("phalanx")
 
@@ -19,12 +20,10 @@ class Writable(Protocol):
     def write(self, text: str, /) -> object: ...
 
 
-Output: TypeAlias = str | Writable | Callable[[str], object] | None
+Output: TypeAlias = OutputWord | Writable | Callable[[str], object] | None
 #: Name of the interpreter, 0 for standard output or 1 for standard error, and whole lines.
 Printed: TypeAlias = tuple[str, int, bytes]
 Show: TypeAlias = Callable[[list[Printed]], None]
-
-WORDS = ("prefix", "plain", "off")
 
 
 def shower(output: Output, *, others: bool) -> tuple[Show, bool] | None:
@@ -47,7 +46,7 @@ def shower(output: Output, *, others: bool) -> tuple[Show, bool] | None:
     if output == "off":
         return None
     if isinstance(output, str):
-        if output not in WORDS:
+        if output not in OUTPUTS:
             raise PhalanxError(f'output={output!r}: write "prefix", "plain", "off", a function of a line, or a file')
         return _Shower(_to_standard, prefix=output == "prefix"), output == "prefix"
     write = getattr(output, "write", None)

@@ -1,14 +1,15 @@
-"""The machines that a manager recruits from."""
+"""The machines of a grid: what hosts files say, and how a machine's name becomes an address."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
-from phalanx import _native
-from phalanx.errors import IdentityError, RecruitError
+from phalanx.errors import RecruitError
+from phalanx.words import StrPath
 
 #: The command line that starts an interpreter. Its first messages come over standard input. `python -c` puts the
 #: current directory first on the import path. It is removed, because others may be able to write modules there.
@@ -17,21 +18,48 @@ COMMAND = [sys.executable, "-c", _START + "from phalanx._interpreter import main
 #: The version of this Python. Code travels only between equal versions.
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-_LINE = re.compile(r"<?\s*(?P<host>\[[^\]]+\]|[^\s,<>:]+)(?:\s*[,:\s]\s*(?P<port>\d+))?\s*>?")
-
+#: The port of an executor that is named without one.
+PORT = 7400
+_LINE = re.compile(
+    r"(?:(?P<name>(?!trusted\s*=)[\w.-]+)\s*=\s*)?"
+    r"<?\s*(?P<host>\[[^\]]+\]|[^\s,<>:=]+)(?:\s*[,:\s]\s*(?P<port>\d+))?\s*>?",
+)
 _TRUSTED = re.compile(r"trusted\s+(?P<network>[0-9a-fA-F.:]+(?:/\d+)?)")
+_WITH_PORT = re.compile(r":\d+$")
+
+
+class Machine(NamedTuple):
+    """A machine of a grid, as a line of a hosts file names it. The name is empty if the line gives none."""
+
+    name: str
+    address: str
+
+    @property
+    def host(self) -> str:
+        """The address without its port."""
+        return self.address.rpartition(":")[0]
 
 
 class Hosts:
-    """Executors that a hosts file names, one ``machine port`` per line (paper 000, section 2, version 1.0).
+    """The executors that a hosts file names, one ``machine port`` per line (paper 000, section 2, version 1.0).
 
-    A line may also be ``machine:port`` or ``<machine, port>``. The default port is 7400. A line ``trusted 10.1.0.0/16``
-    declares a network trusted: links to machines there need no protection. Text after ``#`` is a comment.
+    A line may also be ``machine:port`` or ``<machine, port>``, and may begin with a name: ``ws7 = 10.0.0.7:7300``. The
+    default port is 7400. A machine without a name is called by its host. A line ``trusted 10.1.0.0/16`` declares a
+    network trusted: links to machines there need no protection. Text after ``#`` is a comment.
 
     Parameters
     ----------
     path : str or path
         The hosts file.
+
+    Attributes
+    ----------
+    addresses : list of str
+        The address of each machine, as ``host:port``.
+    machines : dict of str to str
+        The address of each machine by its name.
+    trusted : list of str
+        The networks that are trusted.
 
     Raises
     ------
@@ -43,12 +71,16 @@ class Hosts:
     >>> import pathlib, tempfile
     >>> import phalanx as px
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "hosts.txt"
-    >>> _ = file.write_text("labpc1 7400\\nlabpc2  # the default port\\n")
+    >>> _ = file.write_text("labpc1 7400\\nlabpc2  # the default port\\nws7 = 10.0.0.7:7300\\n")
     >>> px.Hosts(file).addresses
-    ['labpc1:7400', 'labpc2:7400']
+    ['labpc1:7400', 'labpc2:7400', '10.0.0.7:7300']
+    >>> list(px.Hosts(file).machines)
+    ['labpc1', 'labpc2', 'ws7']
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    path: Path | None
+
+    def __init__(self, path: StrPath) -> None:
         self.path = Path(path)
         try:
             text = self.path.read_text(encoding="utf-8-sig")  # editors on Windows begin files with a byte order mark
@@ -57,63 +89,118 @@ class Hosts:
         said = [(number, line) for number, line in enumerate(text.splitlines(), 1) if _said(line)]
         networks = [_TRUSTED.fullmatch(_said(line)) for _, line in said]
         self.trusted = [match["network"] for match in networks if match]
-        self.addresses = [self._address(*one) for one, match in zip(said, networks, strict=True) if not match]
-        if not self.addresses:
+        lines = [one for one, match in zip(said, networks, strict=True) if not match]
+        if not lines:
             raise RecruitError(f"the hosts file {self.path} names no machine; write a line for each: machine port")
+        self._take([_machine(line, f"{self.path}, line {number}") for number, line in lines])
 
-    def _address(self, number: int, line: str) -> str:
-        match = _LINE.fullmatch(_said(line))
-        if match is None:
-            wanted = "trusted NETWORK" if _said(line).split()[0] == "trusted" else "machine port"
-            raise RecruitError(f"{self.path}, line {number}: {line.strip()!r} is not: {wanted}")
-        return f"{match['host']}:{match['port'] or 7400}"
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> Hosts:
+        """The machines that a list names. Each entry is what a line of a hosts file may be, like ``"lab:7400"``.
+
+        Raises
+        ------
+        RecruitError
+            There is no entry, or one is no machine.
+        """
+        hosts = cls.__new__(cls)
+        hosts.path, hosts.trusted = None, []
+        machines = [_machine(line, "the list of machines") for line in lines]
+        if not machines:
+            raise RecruitError("the list of machines is empty; write one entry for each: machine:port")
+        hosts._take(machines)
+        return hosts
+
+    def only(self, names: Iterable[str]) -> Hosts:
+        """These machines of all, in this order. Raises RecruitError for a name that no machine has."""
+        hosts = Hosts.__new__(Hosts)
+        hosts.path, hosts.trusted = None, self.trusted
+        hosts._take([Machine(name, self._known(name)) for name in dict.fromkeys(names)])
+        return hosts
+
+    def address(self, machine: str) -> str:
+        """The address of a machine.
+
+        Parameters
+        ----------
+        machine : str
+            Its name, or its host. Any other machine is ``host:port``, or ``host`` for the default port.
+        """
+        found = self.machines.get(machine)
+        if found is None:
+            found = next((one for one in self.addresses if one.rpartition(":")[0] == machine), None)
+        return with_port(machine) if found is None else found
+
+    def _known(self, name: str) -> str:
+        if name not in self.machines:
+            raise RecruitError(f"no machine is called {name!r}; there are {', '.join(self.machines)}")
+        return self.machines[name]
+
+    def _take(self, machines: list[Machine]) -> None:
+        self.addresses = [machine.address for machine in machines]
+        self.machines = _by_name(machines)
 
     def __repr__(self) -> str:
-        return f"Hosts({str(self.path)!r})"
+        return f"Hosts({str(self.path)!r})" if self.path else f"Hosts.of({self.addresses!r})"
+
+
+#: Where the machines of a grid are named: a hosts file, its path, addresses with commas between them, or a list.
+Machines: TypeAlias = StrPath | Hosts | Iterable[str]
+
+
+def read_hosts(machines: Machines | None) -> Hosts | None:
+    """The machines that a user named; None if none were named.
+
+    Parameters
+    ----------
+    machines
+        A :class:`Hosts`, the path of a hosts file, ``"one:7400,other:7400"``, or a list of addresses. A text that names
+        no file counts as addresses if it has a comma or a colon.
+
+    Raises
+    ------
+    RecruitError
+        The hosts file cannot be read, or an entry is no machine.
+    """
+    if machines is None or isinstance(machines, Hosts):
+        return machines
+    if isinstance(machines, str) and ("," in machines or ":" in machines) and not Path(machines).is_file():
+        return Hosts.of(filter(None, (part.strip() for part in machines.split(","))))
+    if isinstance(machines, str) or not isinstance(machines, Iterable):
+        return Hosts(machines)
+    return Hosts.of(machines)
+
+
+def with_port(machine: str) -> str:
+    """The address of a machine, with the default port if it has none."""
+    return machine if _WITH_PORT.search(machine) else f"{machine}:{PORT}"
 
 
 def _said(line: str) -> str:
     return line.partition("#")[0].strip()
 
 
-def home() -> Path:
-    """The folder of identity files: $PHALANX_HOME, or ~/.phalanx.
+def _machine(line: str, place: str) -> Machine:
+    match = _LINE.fullmatch(_said(line))
+    if match is None:
+        wanted = "trusted NETWORK" if _said(line).split()[:1] == ["trusted"] else "machine port"
+        raise RecruitError(f"{place}: {line.strip()!r} is not: {wanted}")
+    return Machine(match["name"] or "", f"{match['host']}:{match['port'] or PORT}")
 
-    Raises
-    ------
-    IdentityError
-        The user has no home folder: $HOME is not set, and the system has no account for the user ID. That happens in
-        containers that are started with an arbitrary user ID.
+
+def _by_name(machines: list[Machine]) -> dict[str, str]:
+    """The address of each machine by its name.
+
+    A machine without a name is called by its host. Two executors may run on one host: the second is called by its
+    address, as is a machine whose host is the name of another one. Raises RecruitError if two have the same name.
     """
-    if named := os.environ.get("PHALANX_HOME"):
-        return Path(named)
-    try:
-        return Path.home() / ".phalanx"
-    except RuntimeError:
-        advice = "name a folder for identities: export PHALANX_HOME=FOLDER"
-        raise IdentityError(f"user {os.getuid()} has no home folder on this machine; {advice}") from None
-
-
-def own_identity(default: str) -> str | None:
-    """The text of the identity file ``default`` in :func:`home`; None if the user has none."""
-    try:
-        there = (home() / default).exists()
-    except PermissionError:  # the home folder belongs to another user, or there is none
-        return None
-    return read_identity(None, default) if there else None
-
-
-def read_identity(path: str | os.PathLike[str] | None, default: str) -> str:
-    """The text of an identity file. Without a path, it is the file ``default`` in :func:`home`."""
-    file = Path(path) if path is not None else home() / default
-    try:
-        text = file.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        advice = (
-            "name yours with --identity or identity=, or put it there; whoever keeps the grid makes one with: phalanx "
-            f"grid issue --role {default.removesuffix('.pem')} NAME, and a grid with: phalanx grid create"
-        )
-        raise IdentityError(f"no identity in {file} ({why}); {advice}") from None
-    _native.check_member(text, os.fspath(file))
-    return text
+    given = {machine.name for machine in machines}
+    found: dict[str, str] = {}
+    for machine in machines:
+        name = machine.name or machine.host
+        if machine.name and name in found:
+            raise RecruitError(f"two machines are called {name}: {found[name]} and {machine.address}")
+        if not machine.name and (name in given or name in found):
+            name = machine.address
+        found[name] = machine.address
+    return found

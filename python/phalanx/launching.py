@@ -12,15 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from phalanx import _commands, _native
 from phalanx._program import VARIABLE, program_token
+from phalanx._reach import Reach
 from phalanx.errors import LaunchError, RanksError, RanksTimeoutError
-from phalanx.hosts import Hosts, read_identity
-from phalanx.security import Rules, policy_words, read_policy
+from phalanx.hosts import Machines
+from phalanx.security import Rules
+from phalanx.words import LEVELS, TRANSPORTS, Level, Policy, StrPath, Transport
 
-Word: TypeAlias = str | os.PathLike[str]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Word: TypeAlias = StrPath
 
 #: Interval in seconds at which a waiting launcher checks for signals.
 PATIENCE = 0.05
@@ -28,7 +33,6 @@ PATIENCE = 0.05
 LAST_PATIENCE = 5.0
 #: Open files of the launcher for each process: a doorbell, a control socket, two pipes, and one that reports its end.
 FILES = 6
-LEVELS = ("clear", "authenticated", "safe", "private")
 ENDINGS = ("out", "err")
 #: Maximum characters of the last line of a process in an error message.
 LONGEST_WORDS = 400
@@ -97,7 +101,51 @@ def _joined(texts: Iterable[str | None]) -> str | None:
     return "".join(known) if known else None
 
 
-def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Any) -> LaunchResult:
+class RunOptions(TypedDict, total=False):
+    """The options of :func:`mpirun` that are not about which machines it uses and how it reaches them."""
+
+    per_host: int | None
+    files: Sequence[Word]
+    env: Mapping[str, str] | None
+    cwd: Word | None
+    capture_output: bool
+    prefix: bool
+    output: Word | None
+    stdin: bool
+    timeout: float | None
+    check: bool
+    keep_going: bool
+    patience: float | None
+    transport: Transport
+    level: Level | None
+
+
+class ReachOptions(TypedDict, total=False):
+    """Which machines a program runs on, and how they are reached."""
+
+    hosts: Machines | None
+    identity: Word | None
+    policy: Policy | Rules
+    trusted: str | Iterable[str]
+
+
+class LaunchOptions(RunOptions, ReachOptions, total=False):
+    """All options of :func:`mpirun`."""
+
+
+class SuperstepOptions(TypedDict, total=False):
+    """The options that :func:`bsprun` has beside those of :func:`mpirun`."""
+
+    checkpoint: int | None
+    restarts: int
+    move_slow: tuple[float, int] | None
+
+
+class BspOptions(RunOptions, SuperstepOptions, total=False):
+    """The options of :func:`bsprun` that are not about which machines it uses and how it reaches them."""
+
+
+def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Unpack[LaunchOptions]) -> LaunchResult:
     """Runs an MPI program and waits for its end.
 
     Parameters
@@ -135,7 +183,7 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Any)
         Seconds after which a stopped process (SIGSTOP, say) counts as lost and is ended. Default: no limit.
     transport, level
         ``"sockets"``: on this machine, links as between machines, of this level.
-    policy, identity
+    policy, identity, trusted
         As for :class:`Manager`.
 
     Returns
@@ -170,7 +218,7 @@ def bsprun(
     checkpoint: int | None = None,
     restarts: int = 3,
     move_slow: tuple[float, int] | None = None,
-    **options: Any,
+    **options: Unpack[LaunchOptions],
 ) -> LaunchResult:
     """Runs a BSP program and waits for its end, with the parameters, results and errors of :func:`mpirun`.
 
@@ -199,7 +247,7 @@ def _run(
     program: Word | Sequence[Word],
     n: int | None,
     *,
-    hosts: Word | Hosts | Sequence[str] | None = None,
+    hosts: Machines | None = None,
     per_host: int | None = None,
     files: Sequence[Word] = (),
     env: Mapping[str, str] | None = None,
@@ -212,17 +260,18 @@ def _run(
     check: bool = True,
     keep_going: bool = False,
     patience: float | None = None,
-    transport: str = "shared",
-    level: str | None = None,
-    policy: str | Rules = "links",
+    transport: Transport = "shared",
+    level: Level | None = None,
+    policy: Policy | Rules = "links",
     identity: Word | None = None,
+    trusted: str | Iterable[str] = (),
     checkpoints: tuple[int | None, int] | None = None,
     move_slow: tuple[float, int] | None = None,
 ) -> LaunchResult:
     words = [program] if isinstance(program, str | os.PathLike) else list(program)
     if not words or (n is not None and not 1 <= n <= _commands.MOST):
         raise LaunchError(f"a program and from 1 to {_commands.MOST} processes are needed: {words}, n={n}")
-    if transport not in ("shared", "sockets") or level not in (None, *LEVELS):
+    if transport not in TRANSPORTS or level not in (None, *LEVELS):
         raise LaunchError(f'transport is "shared" or "sockets", level one of {", ".join(LEVELS)}')
     if patience is not None and not patience >= 0.1:  # NaN is not
         raise LaunchError(f"patience is a number of seconds, 0.1 or more, not {patience}")
@@ -236,8 +285,8 @@ def _run(
         folder = None if output is None else Path(output)
         if capture_output and folder is None:
             folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="phalanx-output-")))
-        where = None if hosts is None else (*_addresses(hosts), policy, identity, per_host)
-        commands, options = prepare(asked, variables, where, [os.fspath(file) for file in files], cwd)
+        reach = Reach.of(hosts, identity, policy, trusted)
+        commands, options = prepare(asked, variables, reach, per_host, [os.fspath(file) for file in files], cwd)
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
@@ -265,19 +314,11 @@ def _run(
     return result
 
 
-def _addresses(hosts: Word | Hosts | Sequence[str]) -> tuple[list[str], list[str]]:
-    """The addresses and the trusted networks."""
-    if isinstance(hosts, Hosts):
-        return hosts.addresses, hosts.trusted
-    if isinstance(hosts, str | os.PathLike):
-        return _commands.read_hosts(os.fspath(hosts))
-    return list(hosts), []
-
-
 def prepare(
     asked: Sequence[_commands.Program],
     variables: dict[str, str],
-    where: tuple[list[str], list[str], str | Rules, Word | None, int | None] | None,
+    reach: Reach,
+    per_host: int | None = None,
     files: Sequence[str] = (),
     cwd: Word | None = None,
 ) -> tuple[list[tuple[int | None, list[bytes]]], dict[str, Any]]:
@@ -287,9 +328,9 @@ def prepare(
     ----------
     asked, variables
         The programs, and the environment variables of their processes.
-    where
-        Executors, trusted networks, the policy, the identity file, and the maximum number of processes per executor;
-        None for this machine.
+    reach, per_host
+        The executors, how they are reached, and the maximum number of processes at each; this machine if ``reach``
+        names none.
     files
         Files that executors get in addition to the programs.
     cwd
@@ -304,17 +345,15 @@ def prepare(
     staged: dict[str, Path] = {}
     folder = Path.cwd() if cwd is None else Path(os.path.abspath(cwd))  # noqa: PTH100 names, not what links lead to
     token = program_token()  # processes here inherit it
-    if where is None:
+    if reach.hosts is None:
         commands = [_commands.find_here(program.command, folder) for program in asked]
         variables = _commands.library_variables() | variables
         executors = None
     else:
-        addresses, trusted, policy, identity, per_host = where
         for word in files:
             _commands.add_file(word, staged, folder)
         commands = [_commands.stage(program.command, staged, folder) for program in asked]
-        words = policy_words(read_policy(policy) if isinstance(policy, str) else policy, trusted)
-        executors = (addresses, read_identity(identity, "user.pem"), token, words, per_host)
+        executors = (reach.hosts.addresses, reach.identity_text(), token, reach.words(), per_host)
         variables = {VARIABLE: token.hex()} | variables
     counts = [program.processes for program in asked]
     encoded = [[os.fsencode(word) for word in command] for command in commands]
@@ -322,7 +361,7 @@ def prepare(
         "environment": [(os.fsencode(name), os.fsencode(value)) for name, value in variables.items()],
         "executors": executors,
         "files": list(staged.items()),
-        "folder": None if cwd is None or where is not None else os.fsencode(folder),
+        "folder": None if cwd is None or reach.hosts is not None else os.fsencode(folder),
     }
 
 
@@ -341,15 +380,15 @@ def _wait(launcher: _native.Launcher, timeout: float | None) -> int | None:
     try:
         while (code := launcher.wait(PATIENCE)) is None:
             if deadline is not None and time.monotonic() >= deadline:
-                _end(launcher, signal.SIGTERM)
+                end_program(launcher, signal.SIGTERM)
                 return None
         return code
     except BaseException:
-        _end(launcher, signal.SIGINT)
+        end_program(launcher, signal.SIGINT)
         raise
 
 
-def _end(launcher: _native.Launcher, number: int) -> None:
+def end_program(launcher: _native.Launcher, number: int) -> None:
     """Ends all processes. Processes that do not end after the signal are killed."""
     launcher.signal(number)
     if launcher.wait(LAST_PATIENCE) is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import warnings
 import weakref
@@ -12,7 +11,7 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, overload
 
 from phalanx import _native
 from phalanx._compile import Compiled, compile_program
@@ -21,21 +20,27 @@ from phalanx._outcomes import failure, stage_code, unreadable
 from phalanx._output import Output, shower
 from phalanx._program import program_token
 from phalanx._prologue import Prologue
-from phalanx._results import Account, Results
+from phalanx._reach import Reach
+from phalanx._results import Account
+from phalanx._results import Results as Results
 from phalanx._stream import item, open_stream
 from phalanx._submissions import Submissions
 from phalanx._tokens import Code, pack, pack_each, unpack
 from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpreters_of
 from phalanx.errors import ContractError, ContractWarning, PhalanxError
-from phalanx.hosts import COMMAND, PYTHON, Hosts, read_identity
-from phalanx.security import Rules, leads_elsewhere, policy_words
+from phalanx.hosts import COMMAND, PYTHON, Hosts
+from phalanx.security import Rules, leads_elsewhere
 from phalanx.skeletons import Program, Skeleton
+from phalanx.words import Policy, StrPath
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from phalanx.summary import Summary
 
 _log = logging.getLogger("phalanx")
 A = TypeVar("A")
+B = TypeVar("B")
 T = TypeVar("T")
 P = ParamSpec("P")
 Where: TypeAlias = str | Hosts | None
@@ -55,6 +60,25 @@ MOST_TASKS = 1 << 53
 MOST_LOCAL = 1024
 
 
+class ManagerOptions(TypedDict, total=False):
+    """The options of a :class:`Manager` that are not about which machines it uses and how it reaches them."""
+
+    contract: Contract | None
+    patience: float
+    journal: StrPath | None
+    initializer: Callable[..., object] | None
+    initargs: tuple[Any, ...]
+    output: Output
+
+
+class MapOptions(TypedDict, total=False):
+    """The options of :meth:`Manager.map`."""
+
+    timeout: float | None
+    chunksize: int | None
+    buffersize: int | None
+
+
 class Manager(Executor):
     """Recruits interpreters, computes programs on them, and releases them when it is closed (paper 000, section 2).
 
@@ -69,6 +93,8 @@ class Manager(Executor):
     policy
         Which links are private. ``"links"``: every link to a network that is not declared trusted. ``"marked"``: on
         those links only marked code and data; the rest is authenticated. ``"all"``: every link. Or :class:`Rules`.
+    trusted
+        Networks whose links need no protection, beside those that the hosts file names.
     identity
         The user's identity file, by default that of the grid in ``$PHALANX_HOME`` or ``~/.phalanx``.
     patience
@@ -108,15 +134,17 @@ class Manager(Executor):
         where: Where = None,
         *,
         contract: Contract | None = None,
-        policy: str | Rules = "links",
-        identity: str | os.PathLike[str] | None = None,
+        policy: Policy | Rules = "links",
+        trusted: str | Iterable[str] = (),
+        identity: StrPath | None = None,
         patience: float = 30.0,
-        journal: str | os.PathLike[str] | None = None,
+        journal: StrPath | None = None,
         initializer: Callable[..., object] | None = None,
         initargs: tuple[Any, ...] = (),
         output: Output = None,
     ) -> None:
-        words = policy_words(policy, where.trusted if isinstance(where, Hosts) else ())
+        reach = Reach.of(where if isinstance(where, Hosts) else None, identity, policy, trusted)
+        words = reach.words()
         if weaker := _native.weaker(words):
             _log.warning("links may be weaker than by default: %s", "; ".join(weaker))
         if contract is not None and not isinstance(contract, ParDegree | Throughput | Deadline):
@@ -139,7 +167,7 @@ class Manager(Executor):
         self._contract = contract
         native = _native.Manager(
             addresses=addresses,
-            identity_file=None if addresses is None else read_identity(identity, "user.pem"),
+            identity_file=None if addresses is None else reach.identity_text(),
             program=program_token(),
             interpreters=interpreters,
             throughput=contract.tasks_per_second if isinstance(contract, Throughput) else None,
@@ -274,6 +302,27 @@ class Manager(Executor):
         """
         return self._submissions.submit(fn, args, kwargs)
 
+    @overload  # type: ignore[override]
+    def map(self, fn: Callable[..., T], /, **options: Unpack[MapOptions]) -> Generator[T, None, None]: ...
+    @overload
+    def map(
+        self, fn: Callable[[A], T], iterable: Iterable[A], /, **options: Unpack[MapOptions]
+    ) -> Generator[T, None, None]: ...
+    @overload
+    def map(
+        self, fn: Callable[[A, B], T], first: Iterable[A], second: Iterable[B], /, **options: Unpack[MapOptions]
+    ) -> Generator[T, None, None]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[..., T],
+        first: Iterable[Any],
+        second: Iterable[Any],
+        third: Iterable[Any],
+        /,
+        *more: Iterable[Any],
+        **options: Unpack[MapOptions],
+    ) -> Generator[T, None, None]: ...
     def map(
         self,
         fn: Callable[..., T],

@@ -7,7 +7,6 @@ policy. This module defines the last two.
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from phalanx.errors import PolicyError
+from phalanx.words import POLICIES, Mark, Policy, StrPath
 
 #: A policy as the native core reads it: the name of the default, the trusted networks, and the text of a file of rules.
 Words = tuple[str, list[str], str | None]
@@ -129,7 +129,7 @@ def _own_marks(function: Any) -> Marks:
     return marks if isinstance(marks, frozenset) else frozenset()
 
 
-def read_mark(secure: str | None) -> Marks:
+def read_mark(secure: Mark | None) -> Marks:
     """The ``secure=`` of a skeleton as marks. Raises PolicyError for another word."""
     if secure is None:
         return frozenset()
@@ -150,13 +150,13 @@ class Rules:
     ----------
     path : str or path
         The file.
-    policy : str
-        The policy for links without a preferred level: ``"links"``, ``"marked"`` or ``"all"``.
+    policy : {"links", "marked", "all"}
+        The policy for links without a preferred level.
 
     Raises
     ------
     PolicyError
-        The file cannot be read.
+        The file cannot be read, or ``policy`` is none of these.
 
     Examples
     --------
@@ -169,7 +169,8 @@ class Rules:
     [1]
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, policy: str = "links") -> None:
+    def __init__(self, path: StrPath, *, policy: Policy = "links") -> None:
+        policy_words(policy, ())
         self.path = Path(path)
         self.policy = policy
         try:
@@ -181,11 +182,11 @@ class Rules:
         return f"Rules({str(self.path)!r})"
 
 
-def policy_words(policy: str | Rules, trusted: str | Iterable[str]) -> Words:
-    """A policy as the native core reads it."""
+def policy_words(policy: Policy | Rules, trusted: str | Iterable[str]) -> Words:
+    """A policy as the native core reads it. Raises PolicyError if it is none."""
     if isinstance(policy, Rules):
         return policy.policy, listed(trusted), policy.text
-    if not isinstance(policy, str):
+    if policy not in POLICIES:
         raise PolicyError(f"{policy!r} is no policy: write 'links', 'marked', 'all' or px.Rules(path)")
     return policy, listed(trusted), None
 
@@ -195,6 +196,6 @@ def listed(words: str | Iterable[str]) -> list[str]:
     return [words] if isinstance(words, str) else list(words)
 
 
-def read_policy(text: str) -> str | Rules:
+def read_policy(text: str) -> Policy | Rules:
     """A policy as the user types it: one of the words, or the path of a file of rules."""
-    return text if text in ("links", "marked", "all") else Rules(text)
+    return text if text in POLICIES else Rules(text)

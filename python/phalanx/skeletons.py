@@ -12,6 +12,7 @@ from typing import Any, Union
 
 from phalanx.errors import ProgramError
 from phalanx.security import Marks, read_mark
+from phalanx.words import Mark
 
 Function = Callable[..., Any]
 Program = Union[Callable[[Any], Any], "Skeleton"]
@@ -32,7 +33,7 @@ class Skeleton:
         (paper 000, section 4.4).
     """
 
-    def __init__(self, secure: str | None) -> None:
+    def __init__(self, secure: Mark | None) -> None:
         self.marks: Marks = read_mark(secure)
 
 
@@ -61,7 +62,7 @@ class Farm(Skeleton):
     Farm(abs)
     """
 
-    def __init__(self, program: Program, *, secure: str | None = None) -> None:
+    def __init__(self, program: Program, *, secure: Mark | None = None) -> None:
         super().__init__(secure)
         self.program = _checked(program)
 
@@ -95,7 +96,7 @@ class Pipeline(Skeleton):
     Pipeline(abs, str)
     """
 
-    def __init__(self, *stages: Program, fuse: bool = True, secure: str | None = None) -> None:
+    def __init__(self, *stages: Program, fuse: bool = True, secure: Mark | None = None) -> None:
         if not stages:
             raise ProgramError("a pipeline needs at least one stage")
         super().__init__(secure)
@@ -144,7 +145,7 @@ class Map(Skeleton):
         *,
         split: Function | None = None,
         join: Function | None = None,
-        secure: str | None = None,
+        secure: Mark | None = None,
     ) -> None:
         super().__init__(secure)
         self.program = _checked(program)
@@ -185,7 +186,7 @@ class Reduce(Skeleton):
     """
 
     def __init__(
-        self, function: Callable[[Any, Any], Any], *, initial: Any = MISSING, secure: str | None = None
+        self, function: Callable[[Any, Any], Any], *, initial: Any = MISSING, secure: Mark | None = None
     ) -> None:
         super().__init__(secure)
         self.function = _function_of_two(function, "Reduce")
@@ -222,7 +223,7 @@ class Scan(Skeleton):
     [[1, 3, 6]]
     """
 
-    def __init__(self, function: Callable[[Any, Any], Any], *, secure: str | None = None) -> None:
+    def __init__(self, function: Callable[[Any, Any], Any], *, secure: Mark | None = None) -> None:
         super().__init__(secure)
         self.function = _function_of_two(function, "Scan")
 
@@ -258,7 +259,7 @@ class Loop(Skeleton):
     [192, 200]
     """
 
-    def __init__(self, program: Program, *, while_: Callable[[Any], Any], secure: str | None = None) -> None:
+    def __init__(self, program: Program, *, while_: Callable[[Any], Any], secure: Mark | None = None) -> None:
         super().__init__(secure)
         if not callable(while_):
             raise ProgramError(f"a loop's condition is a function of one argument, not {while_!r}")
@@ -299,7 +300,7 @@ class Graph(Skeleton):
     [(4, 1)]
     """
 
-    def __init__(self, nodes: Mapping[str, tuple[Any, ...]], *, result: str, secure: str | None = None) -> None:
+    def __init__(self, nodes: Mapping[str, tuple[Any, ...]], *, result: str, secure: Mark | None = None) -> None:
         super().__init__(secure)
         if not isinstance(nodes, Mapping):
             raise ProgramError(f"a graph's nodes are a dict of (function or skeleton, 'input', ...), not {nodes!r}")

@@ -12,7 +12,7 @@ import pytest
 from api import tasks
 from conftest import Eventually
 from phalanx import _native
-from phalanx.hosts import read_identity
+from phalanx._reach import read_identity
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, "2", None, True])
@@ -83,7 +83,7 @@ def test_a_number_in_the_place_of_a_place_is_told_where_it_belongs() -> None:
 
 def test_what_is_no_policy() -> None:
     with pytest.raises(px.PolicyError, match=r"'links', 'marked', 'all' or px\.Rules"):
-        px.Manager(policy="none")
+        px.Manager(policy="none")  # type: ignore[arg-type]
     with pytest.raises(px.PolicyError, match="5 is no policy"):
         px.Manager(policy=5)  # type: ignore[arg-type]
 

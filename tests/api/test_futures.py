@@ -97,7 +97,7 @@ def test_a_skeleton_is_no_function(manager: px.Manager) -> None:
     with pytest.raises(px.ProgramError, match=hint):
         manager.submit(px.Farm(tasks.double), 1).result(timeout=30)  # type: ignore[arg-type]
     with pytest.raises(px.ProgramError, match=hint):
-        list(manager.map(px.Farm(tasks.double), [1]))  # type: ignore[arg-type]
+        list(manager.map(px.Farm(tasks.double), [1]))  # type: ignore[call-overload]
 
 
 def test_arguments_that_cannot_be_pickled(manager: px.Manager) -> None:

@@ -73,7 +73,7 @@ def test_iterables_of_every_kind(manager: px.Manager, kind: Callable[[Any], Any]
 
 def test_several_iterables_up_to_the_end_of_the_shortest(manager: px.Manager) -> None:
     assert list(manager.map(add, range(100), [1] * 50, iter(range(70)))) == [2 * n + 1 for n in range(50)]
-    assert list(manager.map(add, (1, 2), "")) == []
+    assert list(manager.map(add, (1, 2), [])) == []
     assert list(manager.map(add)) == []
 
 
@@ -101,7 +101,7 @@ def test_an_iterator_may_wait_for_the_first_call(manager: px.Manager, tmp_path: 
 
 def test_a_long_first_call_holds_up_no_other(manager: px.Manager, tmp_path: Path) -> None:
     last = tmp_path / "last"
-    functions = [tasks.once_it_exists, *[str] * 2000, lambda path: Path(path).touch()]
+    functions: list[Callable[[str], Any]] = [tasks.once_it_exists, *[str] * 2000, lambda path: Path(path).touch()]
     results = list(manager.map(lambda function: function(str(last)), functions))
     assert results == [str(last)] * 2001 + [None]
 
@@ -170,9 +170,8 @@ def test_a_map_that_is_closed_begins_no_more_calls(manager: px.Manager, tmp_path
 
 
 def test_a_timeout_ends_a_map(manager: px.Manager, tmp_path: Path) -> None:
-    results = manager.map(
-        lambda call: call[0](*call[1:]), [(abs, -1), (tasks.once_it_exists, str(tmp_path / "end"))], timeout=2
-    )
+    calls: list[tuple[Any, ...]] = [(abs, -1), (tasks.once_it_exists, str(tmp_path / "end"))]
+    results = manager.map(lambda call: call[0](*call[1:]), calls, timeout=2)
     assert next(results) == 1
     with pytest.raises(concurrent.futures.TimeoutError):
         next(results)
@@ -208,7 +207,7 @@ def test_a_buffersize_is_checked(manager: px.Manager) -> None:
         with pytest.raises(ValueError, match="buffersize must be None or > 0"):
             manager.map(tasks.double, [1], buffersize=size)
     with pytest.raises(TypeError, match="buffersize must be an integer or None"):
-        manager.map(tasks.double, [1], buffersize=1.5)  # type: ignore[arg-type]
+        manager.map(tasks.double, [1], buffersize=1.5)  # type: ignore[call-overload]
     endless = manager.map(tasks.double, count(), buffersize=4)
     assert list(islice(endless, 10)) == list(range(0, 20, 2))
     endless.close()

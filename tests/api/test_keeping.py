@@ -17,6 +17,7 @@ import pytest
 from api.exporters import SIDES, Exporters, Folders, folders
 from click.testing import CliRunner
 from phalanx.cli import commands
+from phalanx.words import Kept
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="gives files away, which only root on Linux can"
@@ -35,7 +36,7 @@ class Pair:
         self.source, self.target, self.grid = folder / "one" / "x", folder / "other" / "x", grid
         self.place = grid.start("other", f"{folder / 'other'}:rw")
 
-    def sync(self, *keep: str, checksum: bool = False) -> px.SyncReport:
+    def sync(self, *keep: Kept, checksum: bool = False) -> px.SyncReport:
         to = f"{self.place}:{self.target}"
         return px.sync(self.source, to, keep=keep, checksum=checksum, identity=self.grid.identity)
 
@@ -209,7 +210,7 @@ def test_the_commands_have_the_options_of_rsync(pair: Pair) -> None:
 
 def test_what_is_no_word_is_refused(pair: Pair) -> None:
     with pytest.raises(px.TransferError, match=r"acls and|acls, hard-links can be kept"):
-        pair.sync("everything")
+        pair.sync("everything")  # type: ignore[arg-type]
 
 
 FETCH = """

@@ -17,6 +17,7 @@ import phalanx as px
 import pytest
 from api.conftest import Script
 from conftest import Eventually
+from phalanx.words import Order
 
 
 @dataclass
@@ -260,15 +261,16 @@ def test_selectors(space: px.Space) -> None:
 
 
 def test_the_order_of_a_space() -> None:
-    for order, expected in (("fifo", [0, 1, 2]), ("lifo", [2, 1, 0]), ("priority", [1, 0, 2])):
+    orders: list[tuple[Order, list[int]]] = [("fifo", [0, 1, 2]), ("lifo", [2, 1, 0]), ("priority", [1, 0, 2])]
+    for order, expected in orders:
         with px.Space(order=order) as space:
             for number in range(3):
                 space.out(number, priority=10 if number == 1 else 0)
             assert [space.in_(int)[0] for _ in range(3)] == expected
     with pytest.raises(px.SpaceError, match="no order"):
-        px.Space(order="random")
+        px.Space(order="random")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="no option"):
-        px.Space(colour="red")
+        px.Space(colour="red")  # type: ignore[call-arg]
     with pytest.raises(px.SpaceError, match=r"placement is .* not 'locl'"):
         px.Space(placement="locl")
 

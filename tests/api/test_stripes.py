@@ -18,7 +18,7 @@ from api.test_transfer import look, tree
 from click.testing import CliRunner
 from phalanx.cli import commands
 from phalanx.transfer import Progress, _stripes
-from phalanx.transfer._copy import Reach
+from phalanx.transfer._files import Access
 
 #: Divided from 32 MiB on.
 LARGE = 70_000_001
@@ -189,15 +189,15 @@ def test_what_a_machine_refuses_ends_the_copy_and_who_dies_while_it_is_asked_is_
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = noise(tmp_path / "big", 13)
-    reached, looked = Reach.files, px.Files.look
+    reached, looked = Access.files, px.Files.look
 
-    def other_version(reach: Reach, match: re.Match[str]) -> px.Files:
+    def other_version(access: Access, match: re.Match[str]) -> px.Files:
         if _stripes.name(match) == lab.hosts[1]:
             raise px.TransferError("it runs another version")
-        return reached(reach, match)
+        return reached(access, match)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Reach, "files", other_version)
+        patch.setattr(Access, "files", other_version)
         with pytest.raises(px.TransferError, match="another version"):
             lab.copy(original, lab.at(lab.data / "refused"), stripes=lab.others)
 

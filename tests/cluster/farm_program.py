@@ -74,7 +74,7 @@ def renderer(options: Options) -> Callable[[tuple[int, str]], dict[str, Any]]:
 def main() -> int:
     options = Options(**json.loads(sys.argv[1]))
     where = px.Hosts(options.hosts) if options.hosts else None
-    program = px.Pipeline(prepared, px.Farm(renderer(options)), secure=options.secure)
+    program = px.Pipeline(prepared, px.Farm(renderer(options)), secure=options.secure)  # type: ignore[arg-type]
     rate = options.throughput
     contract = px.ParDegree(options.degree) if rate is None else px.Throughput(rate)
     policy = read_policy(options.policy)

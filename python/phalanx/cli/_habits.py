@@ -25,11 +25,11 @@ HINTS = {
         "-3": "between two executors the bytes go straight from one to the other",
         "-q": "for a machine to read, write --json",
         "-C": _COMPRESS,
+        "--checksum": "phalanx sync --checksum compares what files contain; cp --anew copies all of them",
     },
     "sync": {
         "-P": f"progress is shown, and what was cut goes on when it is done again, without an option; {_PORT}",
         "-e": "no shell carries it: the link's level is by policy, see --level and --policy",
-        "--bwlimit": _LIMIT,
         "-q": "for a machine to read, write --json",
         "-c": "to compare what files contain: --checksum",
         "--no-times": "by its time a file is known to be there already",

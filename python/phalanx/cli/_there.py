@@ -5,28 +5,29 @@ from __future__ import annotations
 import functools
 import math
 import os
+import re
 import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import click
 
 from phalanx.errors import TransferError
+from phalanx.grid import Grid
 from phalanx.security import read_policy
-from phalanx.transfer._copy import KEPT
 from phalanx.transfer._files import THERE, Entry, Files, Unknown, hint, place_of, there
+from phalanx.words import KEPT, LEVELS, LINKS, Level
+
+T = TypeVar("T")
 
 #: A pipe whose reader has gone, as a shell says it.
 BROKEN_PIPE = 141
 
-_OPTIONS = (
-    click.option(
-        "--level",
-        type=click.Choice(["clear", "authenticated", "safe", "private"]),
-        help="The link's level. [default: by policy]",
-    ),
+#: The options that name a grid: its machines, who the user is to them, and what links to them may be.
+_GRID = (
+    click.option("--hosts", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of machines."),
     click.option(
         "--hosts",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -51,28 +52,25 @@ _OPTIONS = (
         help="Links to this network need no protection (may be repeated).",
     ),
 )
+_LEVEL = click.option("--level", type=click.Choice(LEVELS), help="The link's level. [default: by policy]")
+
+
+def in_grid(command: Callable[..., T]) -> Callable[..., T]:
+    """Adds the options that name a grid; the command has them as `grid`."""
+
+    @functools.wraps(command)
+    def taking(*, hosts: Path | None, identity: Path | None, policy: str, trusted: tuple[str, ...], **others: Any) -> T:
+        grid = Grid(hosts, identity=identity, policy=read_policy(policy), trusted=trusted)
+        return command(grid=grid, **others)
+
+    for option in reversed(_GRID):
+        taking = option(taking)
+    return taking
 
 
 def reaches(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options that say how an executor is reached; the command has them as `reach`, which goes on to Files,
-    copy or sync as it is."""
-
-    @functools.wraps(command)
-    def reaching(
-        *,
-        level: str | None,
-        hosts: Path | None,
-        identity: Path | None,
-        policy: str,
-        trusted: tuple[str, ...],
-        **others: Any,
-    ) -> int:
-        reach = {"level": level, "hosts": hosts, "identity": identity, "trusted": trusted}
-        return command(reach={**reach, "policy": read_policy(policy)}, **others)
-
-    for option in reversed(_OPTIONS):
-        reaching = option(reaching)
-    return reaching
+    """Adds the options that say how an executor is reached; the command has them as `grid` and `level`."""
+    return _LEVEL(in_grid(command))
 
 
 class Seconds(click.FloatRange):
@@ -83,6 +81,22 @@ class Seconds(click.FloatRange):
         if math.isnan(seconds):
             self.fail(f"{value} is no number of seconds", param, ctx)
         return seconds
+
+
+#: A rate of rsync: K, M, G, T and KiB count in powers of 1024, KB in powers of 1000.
+_BWLIMIT = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[kmgt]?)(?P<base>b|ib)?", re.IGNORECASE)
+
+
+def read_bwlimit(context: click.Context, option: click.Parameter, word: str | None) -> int | None:
+    """The bytes a second that ``--bwlimit`` stands for; None for ``0``, which is no limit."""
+    if word is None:
+        return None
+    match = _BWLIMIT.fullmatch(word)
+    if match is None or (match["base"] and not match["unit"]):
+        raise click.BadParameter(f"{word!r}: write KiB a second, or a number with K, M or G", context, option)
+    base = 1000 if (match["base"] or "").lower() == "b" else 1024
+    power = "kmgt".index(match["unit"].lower()) + 1 if match["unit"] else 1
+    return int(float(match["number"]) * base**power) or None
 
 
 #: As :func:`phalanx.copy` and :func:`phalanx.sync` take them.
@@ -100,7 +114,7 @@ _HOW = (
     ),
     click.option(
         "--links",
-        type=click.Choice(["keep", "follow", "skip"]),
+        type=click.Choice(LINKS),
         help="Copy links, the files that they lead to, or neither. [default: copy links that stay within the copy]",
     ),
     click.option("-o", "--owner", is_flag=True, help="Keep owners, by name; only root can change owners."),
@@ -123,6 +137,8 @@ _HOW = (
     ),
     click.option(
         "--patience",
+        "--timeout",
+        "patience",
         type=Seconds(0),
         default=60.0,
         show_default=True,
@@ -130,9 +146,10 @@ _HOW = (
     ),
     click.option("--limit", metavar="RATE", help="The most bytes per second, like 100MB/s."),
     click.option(
-        "--stripes",
-        metavar="HOSTS",
-        help="Further machines at the executor's end, like b,c:7401, or at both ends: b,c/y,z.",
+        "--bwlimit", callback=read_bwlimit, metavar="RATE", help="The same in the units of rsync: KiB per second, or like 1.5M."
+    ),
+    click.option(
+        "--stripes", metavar="HOSTS", help="Further machines at the executor's end, like b,c:7401, or at both ends: b,c/y,z."
     ),
 )
 
@@ -146,6 +163,10 @@ def carries(command: Callable[..., int]) -> Callable[..., int]:
             name: all_of.pop(name)
             for name in ("streams", "threads", "whole_file", "include", "exclude", "links", "patience", "limit")
         }
+        bwlimit = all_of.pop("bwlimit")
+        if bwlimit is not None and how["limit"] is not None:
+            raise click.UsageError("--limit and --bwlimit say the same: leave one out")
+        how["limit"] = how["limit"] if bwlimit is None else bwlimit
         kept = [name for name in KEPT if all_of.pop(name.replace("-", "_"))]
         how["compress"] = all_of.pop("compress")
         how |= {"keep": (*kept,), "stripes": all_of.pop("stripes"), "check": not all_of.pop("no_check")}
@@ -167,14 +188,15 @@ def split(place: str) -> tuple[str, str]:
 class Reached:
     """Links to executors, each made when it is first needed."""
 
-    def __init__(self, reach: dict[str, Any]) -> None:
-        self._reach = reach
+    def __init__(self, grid: Grid, level: Level | None) -> None:
+        self._grid = grid
+        self._level: Level | None = level
         self._links: dict[str, Files] = {}
 
     def at(self, host: str) -> Files:
         """The link to one."""
         if host not in self._links:
-            self._links[host] = Files(host, **self._reach)
+            self._links[host] = self._grid.files(host, level=self._level)
         return self._links[host]
 
     def __enter__(self) -> Reached:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from phalanx.cli._there import Reached, complain, reaches, split
 from phalanx.errors import TransferError
+from phalanx.grid import Grid
 from phalanx.transfer._copy import standard_output
 from phalanx.transfer._files import Files, expand
+from phalanx.words import Level
 
 
 @click.command()
@@ -17,7 +17,8 @@ from phalanx.transfer._files import Files, expand
 @reaches
 def cat(
     places: tuple[str, ...],
-    reach: dict[str, Any],
+    grid: Grid,
+    level: Level | None,
 ) -> int:
     """Write files to standard output, byte by byte, one after the other.
 
@@ -25,7 +26,7 @@ def cat(
     was changed meanwhile: do not trust the output then.
     """
     code = 0
-    with Reached(reach) as reached:
+    with Reached(grid, level) as reached:
         for place in places:
             host, pattern = split(place)
             try:

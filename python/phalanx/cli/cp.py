@@ -7,14 +7,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
 from phalanx.cli._habits import Habitual
 from phalanx.cli._there import carries, is_terminal, printable, reaches
 from phalanx.errors import PhalanxError
-from phalanx.transfer._copy import CopyReport, Progress, as_facts, copy
+from phalanx.grid import Grid
+from phalanx.transfer._copy import CarryOptions, CopyReport, Progress, as_facts
+from phalanx.words import Level
 
 #: The reason of a failure that is told once for all, if there are more of them.
 _LEADS_OUT = "the link leads out of what is copied"
@@ -36,8 +37,9 @@ _FEW = 3
 def cp(
     sources: tuple[str, ...],
     target: str,
-    reach: dict[str, Any],
-    how: dict[str, Any],
+    grid: Grid,
+    level: Level | None,
+    how: CarryOptions,
     anew: bool,
     as_json: bool,
 ) -> int:
@@ -61,7 +63,7 @@ def cp(
 
     def one(source: str) -> CopyReport:
         with shown(Path(source).name or source, as_json) as progress:
-            return copy(source, target, progress=progress, anew=anew, **how, **reach)
+            return grid.copy(source, target, level=level, progress=progress, anew=anew, **how)
 
     quiet, code = target == "-", 0
     for source in sources:

@@ -12,7 +12,8 @@ import click
 from phalanx import _native
 from phalanx._commands import library_variables
 from phalanx._program import VARIABLE
-from phalanx.hosts import COMMAND, PYTHON, read_identity
+from phalanx._reach import EXECUTOR, read_identity
+from phalanx.hosts import COMMAND, PYTHON
 from phalanx.security import Rules, policy_words
 from phalanx.space import _serve
 
@@ -89,7 +90,7 @@ def executor(
     directory = directory or _serve.directory_of(listen)
     service = _native.Executor(
         listen,
-        identity_file=read_identity(identity, "executor.pem"),
+        identity_file=read_identity(identity, EXECUTOR),
         capacity=interpreters or os.cpu_count() or 1,
         accepted=list(accept),
         command=COMMAND,

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from phalanx import _native
-from phalanx.hosts import Hosts
-from phalanx.security import policy_words, read_policy
+from phalanx.grid import Grid
+from phalanx.security import read_policy
+from phalanx.words import LEVELS
 
 
 class Row(NamedTuple):
@@ -38,7 +39,7 @@ class Row(NamedTuple):
 )
 @click.option(
     "--takes",
-    type=click.Choice(["clear", "authenticated", "safe", "private"]),
+    type=click.Choice(LEVELS),
     default="safe",
     show_default=True,
     help="The weakest level that executors accept; clear: they trust the network too.",
@@ -50,9 +51,10 @@ def explain(hosts: Path, policy: str, takes: str, as_json: bool) -> None:
     HOSTS is the file that names the executors and the trusted networks. The command connects to no machine. It assumes
     that executors accept the level --takes and stronger ones; executors state their levels when a program connects.
     """
-    named = Hosts(hosts)
-    words = policy_words(read_policy(policy), named.trusted)
-    rows = [Row(*row) for row in _native.explain(words, named.addresses, takes)]
+    grid = Grid(hosts, policy=read_policy(policy))
+    called = {address: name for name, address in grid.machines.items() if not address.startswith(f"{name}:")}
+    found = [Row(*row) for row in _native.explain(grid.reach.words(), grid.reach.addresses, takes)]
+    rows = [row._replace(one=called.get(row.one, row.one), other=called.get(row.other, row.other)) for row in found]
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows], indent=2))
     else:

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from phalanx import _native
+from phalanx._reach import home
 from phalanx.errors import IdentityError
-from phalanx.hosts import home
 
 _HOME = click.option(
     "--home",

@@ -7,13 +7,14 @@ import stat
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import chain, islice
-from typing import Any
 
 import click
 
 from phalanx.cli._there import Reached, complain, facts, printable, reaches, split
 from phalanx.errors import TransferError
+from phalanx.grid import Grid
 from phalanx.transfer._files import ALL, Entry, Files, Unknown, expand
+from phalanx.words import Level
 
 #: Entries that are sorted; of a larger folder they come as they are found.
 _MOST_SORTED = 10_000
@@ -30,7 +31,8 @@ def ls(
     places: tuple[str, ...],
     long: bool,
     recursive: bool,
-    reach: dict[str, Any],
+    grid: Grid,
+    level: Level | None,
     as_json: bool,
 ) -> int:
     """List the contents of folders that an executor exports.
@@ -40,7 +42,7 @@ def ls(
     could not be listed.
     """
     code = 0
-    with Reached(reach) as reached:
+    with Reached(grid, level) as reached:
         for place in places:
             code |= _list(reached, place, ALL if recursive else 0, long, as_json)
     return code

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,9 +16,12 @@ import click
 from click.core import ParameterSource
 
 from phalanx import _native
-from phalanx._commands import MOST, asked_variables, read_hosts, read_programs
+from phalanx._commands import MOST, asked_variables, read_programs
 from phalanx.cli._there import Seconds, is_terminal
-from phalanx.launching import PATIENCE, prepare
+from phalanx.grid import Grid
+from phalanx.launching import PATIENCE, end_program, prepare
+from phalanx.security import read_policy
+from phalanx.words import LEVELS, TRANSPORTS
 
 #: They end the program; a second one does so at once. The others are passed on.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -27,10 +32,13 @@ OF_HOSTS = {
     "per_host": "--per-host",
     "files": "--file",
     "policy": "--policy",
+    "trusted": "--trusted",
     "identity": "--identity",
     "move_slow": "--move-slow",
 }
 
+#: The exit code of a program that was ended by ``--timeout``, as that of timeout(1).
+TIMED_OUT = 124
 #: Steps in a row in which a machine is slow before it is left.
 STEPS = 10
 
@@ -64,17 +72,20 @@ OPTIONS = [
     ),
     click.option("--no-prefix", is_flag=True, help="Print lines without the [number] of the process."),
     click.option("--keep-going", is_flag=True, help="Do not end the other processes when one is lost."),
+    click.option(
+        "--timeout", type=Seconds(0), metavar="SECONDS", help=f"End the program after so long, with code {TIMED_OUT}."
+    ),
     click.option("--patience", type=Seconds(0.1), help="Seconds after which a stopped process counts as lost."),
     click.option(
         "--transport",
-        type=click.Choice(["shared", "sockets"]),
+        type=click.Choice(TRANSPORTS),
         default="shared",
         show_default=True,
         help="On this machine: shared memory, or links as between machines.",
     ),
     click.option(
         "--level",
-        type=click.Choice(["clear", "authenticated", "safe", "private"]),
+        type=click.Choice(LEVELS),
         help="The level of links with --transport sockets.  [default: private]",
     ),
     click.option(
@@ -83,6 +94,12 @@ OPTIONS = [
         show_default=True,
         metavar="links|marked|all|FILE",
         help="A policy, or a file of rules.",
+    ),
+    click.option(
+        "--trusted",
+        multiple=True,
+        metavar="NETWORK",
+        help="Links to this network need no protection (may be repeated).",
     ),
     click.option(
         "--identity",
@@ -134,10 +151,12 @@ def _run(
     output: Path | None,
     no_prefix: bool,
     keep_going: bool,
+    timeout: float | None,
     patience: float | None,
     transport: str,
     level: str | None,
     policy: str,
+    trusted: tuple[str, ...],
     identity: Path | None,
     checkpoint: int | None = None,
     restarts: int | None = None,
@@ -155,13 +174,14 @@ def _run(
             raise click.UsageError(f"{option} needs --hosts: it is about other machines")
     if move_slow is not None and checkpoint == 0:
         raise click.UsageError("--move-slow needs checkpoints, at which processes are moved")
-    where = None if hosts is None else (*read_hosts(hosts), policy, identity, per_host)
-    commands, options = prepare(asked, variables, where, files)
+    grid = Grid(hosts, identity=identity, policy=read_policy(policy), trusted=trusted)
+    commands, options = prepare(asked, variables, grid.reach, per_host, files)
     if options["executors"] is not None:
         for weaker in _native.weaker(options["executors"][3]):
             click.echo(f"links may be weaker than by default: {weaker}", err=True)
     return _launch(
         commands,
+        timeout,
         **options,
         prefix=not no_prefix,
         terminals=(is_terminal(sys.stdout), is_terminal(sys.stderr)),
@@ -177,8 +197,8 @@ def _run(
     )
 
 
-def _launch(commands: list[tuple[int | None, list[bytes]]], **options: Any) -> int:
-    """Starts the program and waits for its end; its exit code."""
+def _launch(commands: list[tuple[int | None, list[bytes]]], timeout: float | None, **options: Any) -> int:
+    """Starts the program and waits for its end, for ``timeout`` seconds at most; its exit code."""
     started: list[_native.Launcher] = []
     early: list[int] = []
 
@@ -197,8 +217,12 @@ def _launch(commands: list[tuple[int | None, list[bytes]]], **options: Any) -> i
     started.append(launcher)
     for missed in early:
         launcher.signal(missed)
+    end = math.inf if timeout is None else time.monotonic() + timeout
     while (code := launcher.wait(PATIENCE)) is None:
-        pass
+        if time.monotonic() >= end:
+            click.echo(f"the program did not end within {timeout:g} s and was ended", err=True)
+            end_program(launcher, signal.SIGTERM)
+            return TIMED_OUT
     return code
 
 

@@ -6,13 +6,14 @@ import errno
 import json
 import posixpath
 import sys
-from typing import Any
 
 import click
 
 from phalanx.cli._there import BROKEN_PIPE, Reached, complain, drop_output, reaches, split
 from phalanx.errors import TransferError
+from phalanx.grid import Grid
 from phalanx.transfer._files import Files, Unknown, expand, outermost
+from phalanx.words import Level
 
 
 @click.command()
@@ -25,7 +26,8 @@ def rm(
     places: tuple[str, ...],
     recursive: bool,
     force: bool,
-    reach: dict[str, Any],
+    grid: Grid,
+    level: Level | None,
     as_json: bool,
 ) -> int:
     """Remove files in folders that an executor exports for writing.
@@ -34,7 +36,7 @@ def rm(
     leads to. The exported folder itself stays. The exit code is 1 if a file could not be removed.
     """
     code, is_heard = 0, True
-    with Reached(reach) as reached:
+    with Reached(grid, level) as reached:
         for place in places:
             removed, failures = _remove(reached, place, recursive, force)
             for failure in failures:

@@ -9,19 +9,19 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from phalanx import _native
-from phalanx.cli._there import Seconds
+from phalanx.cli._there import Seconds, in_grid
 from phalanx.errors import PhalanxError, SpaceError
-from phalanx.security import Rules, policy_words, read_policy
+from phalanx.grid import Grid
+from phalanx.security import Rules, policy_words
 from phalanx.space import Replica, SpaceInfo, _moving, _open, _serve
-
-F = TypeVar("F", bound=Callable[..., Any])
+from phalanx.words import ORDERS, Policy
 
 _RULES = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -100,7 +100,7 @@ def serve(
     of its grid, over links that are private unless --trusted or --rules say otherwise. A space is created when it is
     first named; durable spaces are there again when the server starts.
     """
-    policy = Rules(rules) if rules else "links"
+    policy: Policy | Rules = Rules(rules) if rules else "links"
     server = _serve.start(
         address,
         identity=identity,
@@ -136,32 +136,16 @@ def serve(
     server.close()
 
 
-def _reaching(command: F) -> F:
-    """The options with which a space is reached."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-        click.option("--trusted", multiple=True, metavar="NETWORK", help="Links to this network need no protection."),
-        click.option(
-            "--policy",
-            default="links",
-            show_default=True,
-            metavar="links|marked|all|FILE",
-            help="A policy, or a file of rules.",
-        ),
-        click.option(
-            "--identity",
-            type=click.Path(path_type=Path),
-            help="Your certificate. [default: user.pem in $PHALANX_HOME or ~/.phalanx]",
-        ),
-    ):
-        command = option(command)
-    return command
+def _reaching(command: Callable[..., None]) -> Callable[..., None]:
+    """The options with which a space is reached; the command has them as `grid`."""
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    return as_json(in_grid(command))
 
 
 @space.command()
 @click.argument("address")
 @_reaching
-@click.option("--order", type=click.Choice(["any", "fifo", "lifo", "priority"]), default="any", show_default=True)
+@click.option("--order", type=click.Choice(ORDERS), default="any", show_default=True)
 @click.option("--lease", type=Seconds(0), metavar="SECONDS", help="The lease of tuples that are put without one.")
 @click.option("--index", "indexes", multiple=True, metavar="0,1", help="Positions to index together (may be repeated).")
 @click.option("--box", "boxes", multiple=True, metavar="1,2", help="Positions of numbers to index for range queries.")
@@ -185,9 +169,7 @@ def _reaching(command: F) -> F:
 def create(
     address: str,
     as_json: bool,
-    trusted: tuple[str, ...],
-    policy: str,
-    identity: Path | None,
+    grid: Grid,
     order: str,
     lease: float | None,
     indexes: tuple[str, ...],
@@ -216,10 +198,10 @@ def create(
         "most_bytes": most_bytes,
     }
     given = {name: value for name, value in asked.items() if value is not None}
-    links: dict[str, Any] = {"identity": identity, "policy": read_policy(policy), "trusted": trusted}
-    place, kept = address, dict[str, Any]()
+    links = grid.links()
+    place, kept = _place(grid, address), dict[str, Any]()
     if replicas:
-        place, kept["members"] = _open.replicas_of(address, replicas, members)
+        place, kept["members"] = _open.replicas_of(place, replicas, [grid.address(one) for one in members])
     elif members:
         raise PhalanxError("--member is for a replicated space: say how many there are with --replicas")
     was_there = bool(replicas) and _is_there(place, links)
@@ -235,20 +217,13 @@ def create(
 @space.command()
 @click.argument("address")
 @_reaching
-@click.option(
-    "--rates",
-    type=Seconds(0.1, 3600),
-    metavar="SECONDS",
-    help="Also show operations per second, measured over SECONDS.",
-)
-def info(
-    address: str, as_json: bool, trusted: tuple[str, ...], policy: str, identity: Path | None, rates: float | None
-) -> None:
+@click.option("--rates", type=Seconds(0.1, 3600), metavar="SECONDS", help="Also show operations per second, measured over SECONDS.")
+def info(address: str, as_json: bool, grid: Grid, rates: float | None) -> None:
     """Show the space ADDRESS: tuples, waiting requests, indexes, rates, and the members of a replicated space.
 
     HOSTS_FILE/NAME names a replicated space that some of these machines keep.
     """
-    engine = _open.reach_any(address, identity=identity, policy=read_policy(policy), trusted=trusted)
+    engine = _open.reach_any(_place(grid, address), **grid.links())
     _show(address, engine, as_json, _rates(engine, rates) if rates else None)
     engine.close()
 
@@ -261,9 +236,7 @@ def info(
 def members(
     address: str,
     as_json: bool,
-    trusted: tuple[str, ...],
-    policy: str,
-    identity: Path | None,
+    grid: Grid,
     add: tuple[str, ...],
     remove: tuple[str, ...],
 ) -> None:
@@ -272,12 +245,11 @@ def members(
     To replace a dead machine, use --remove and --add in one command. The space stays in use meanwhile. When the command
     ends, a new member has everything. All members that stay must be reachable, and the leader must stay.
     """
-    links: dict[str, Any] = {"identity": identity, "policy": read_policy(policy), "trusted": trusted}
-    engine = _open.reach_any(address, **links)
+    engine = _open.reach_any(_place(grid, address), **grid.links())
     if not engine.members:
         raise PhalanxError(f"{address} is not replicated: it has no members")
     if add or remove:
-        engine.change_members([_open.with_port(one) for one in add], [_open.with_port(one) for one in remove])
+        engine.change_members([grid.address(one) for one in add], [grid.address(one) for one in remove])
     told = SpaceInfo.of(engine.info())
     engine.close()
     if as_json:
@@ -313,9 +285,7 @@ def members(
 def move(
     members: tuple[str, ...],
     as_json: bool,
-    trusted: tuple[str, ...],
-    policy: str,
-    identity: Path | None,
+    grid: Grid,
     placement: str,
     former: tuple[str, ...],
     gone: tuple[str, ...],
@@ -327,9 +297,9 @@ def move(
     named. Meanwhile no program can use the space. After Ctrl-C or a kill, run the command again: no tuple is lost or
     duplicated.
     """
-    links: dict[str, Any] = {"identity": identity, "policy": read_policy(policy), "trusted": trusted}
-    listed: str | tuple[str, ...] = members[0] if len(members) == 1 else members
-    moved = _moving.move_tuples(listed, placement=placement, former=former, gone=gone, timeout=wait, **links)
+    named, left, lost = ([_place(grid, one) for one in words] for words in (members, former, gone))
+    listed = named[0] if len(named) == 1 else named
+    moved = _moving.move_tuples(listed, placement=placement, former=left, gone=lost, timeout=wait, **grid.links())
     click.echo(json.dumps({"moved": moved}) if as_json else f"{moved} tuples moved")
 
 
@@ -337,6 +307,11 @@ def _standing(replica: Replica) -> str:
     if replica.leads:
         return "leads"
     return "not heard" if replica.behind is None else f"{replica.behind} behind"
+
+
+def _place(grid: Grid, address: str) -> str:
+    """The address of a space whose machine may be named; without a machine it is as it was written."""
+    return grid.space_address(address) if grid.machines else address
 
 
 def _is_there(address: str, links: dict[str, Any]) -> bool:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
 from phalanx.cli._habits import Habitual
 from phalanx.cli._there import carries, printable, reaches
 from phalanx.cli.cp import more, of_older, shown, tell_losses, told
+from phalanx.grid import Grid
+from phalanx.transfer._copy import CarryOptions
 from phalanx.transfer._sync import SyncReport, as_json
-from phalanx.transfer._sync import sync as run
+from phalanx.words import Level
 
 
 @click.command(cls=Habitual)
@@ -30,8 +31,9 @@ def sync(
     checksum: bool,
     delete: bool,
     dry_run: bool,
-    reach: dict[str, Any],
-    how: dict[str, Any],
+    grid: Grid,
+    level: Level | None,
+    how: CarryOptions,
     json_wanted: bool,
 ) -> int:
     """Make the folder DST like SRC; one of them, or each, is HOST:/PATH or HOST:PORT:/PATH.
@@ -43,15 +45,15 @@ def sync(
     an operation failed.
     """
     with shown(Path(source).name or source, json_wanted) as progress:
-        report = run(
+        report = grid.sync(
             source,
             target,
+            level=level,
             checksum=checksum,
             delete=delete,
             dry_run=dry_run,
             progress=progress,
             **how,
-            **reach,
         )
     if json_wanted:
         click.echo(json.dumps(as_json(report)))

@@ -20,6 +20,7 @@ from phalanx.demo.planning import Shot
 from phalanx.demo.reading import shots_in, slices
 from phalanx.demo.sheet import contact_sheet
 from phalanx.demo.slices import Picture
+from phalanx.words import Policy
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ class Job:
     tasks: int | None = None
     executors: Path | None = None
     interpreters: int | None = None
-    policy: str | px.Rules = "links"
+    policy: Policy | px.Rules = "links"
     journal: Path | None = None
     sequential: bool = True
 
@@ -52,7 +53,7 @@ class Report:
 
     sheet: Path
     scans: int
-    summary: px.Summary
+    summary: px.summary.Summary
     #: Wall time of the same work in this process alone, in seconds.
     sequential: float | None
     #: Between the parallel and the sequential pictures: the largest, in grey levels.
@@ -78,7 +79,9 @@ def run(job: Job, watch: Watch) -> Report:
     return Report(sheet, scans, summary, sequential, difference, _told(skipped, job.folder))
 
 
-def in_parallel(job: Job, shots: Sequence[Shot], skipped: Skipped, watch: Watch) -> tuple[list[Picture], px.Summary]:
+def in_parallel(
+    job: Job, shots: Sequence[Shot], skipped: Skipped, watch: Watch
+) -> tuple[list[Picture], px.summary.Summary]:
     """Compute and save all pictures; returned without their pixels, so memory stays small."""
     program = px.Pipeline(denoise, px.Farm(render))
     saved = []
@@ -91,9 +94,8 @@ def in_parallel(job: Job, shots: Sequence[Shot], skipped: Skipped, watch: Watch)
 
 
 def _manager(job: Job) -> px.Manager:
-    where = px.Hosts(job.executors) if job.executors else None
     contract = px.ParDegree(job.interpreters) if job.interpreters else None
-    return px.Manager(where, contract=contract, policy=job.policy, journal=job.journal)
+    return px.Grid(job.executors, policy=job.policy).manager(contract=contract, journal=job.journal)
 
 
 def sequentially(shots: Sequence[Shot], pictures: Sequence[Picture], saved: Path, watch: Watch) -> tuple[float, int]:

@@ -8,8 +8,9 @@ from phalanx.space._sealing import SealingKey
 from phalanx.space._select import Selector, fifo, key, label, lifo, priority
 from phalanx.space._space import Lease, Space
 from phalanx.space._template import ANY
-from phalanx.space._transaction import Isolation, Transaction
+from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query, where
+from phalanx.words import Isolation
 
 __all__ = [
     "ANY",

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from itertools import groupby
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from phalanx._native import LocalSpace, RemoteSpace, split_fields
 from phalanx.errors import SpaceError
@@ -28,6 +28,12 @@ from phalanx.space._engine import Engine, Over
 from phalanx.space._open import members_of, open_engine, open_former
 from phalanx.space._placement import ByFields, placing_positions
 from phalanx.space._uninterrupted import Uninterrupted
+from phalanx.words import Placement
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from phalanx.space._option_types import MoveOptions
 
 #: Engines whose tuples can be moved. Replicated spaces and spaces in Redis have no card that keeps others out.
 Member: TypeAlias = LocalSpace | RemoteSpace
@@ -52,11 +58,11 @@ SAME = ("order", "lease", "indexes", "boxes", "most_tuple_bytes", "durable", "se
 def move_tuples(
     members: str | Iterable[str | Over],
     *,
-    placement: str,
+    placement: Placement,
     former: Iterable[str | Over] = (),
     gone: Iterable[str] = (),
     timeout: float = WAITING,
-    **options: Any,
+    **options: Unpack[MoveOptions],
 ) -> int:
     """Makes these the members of a spread space, and moves its tuples to where they are looked for from now on.
 
@@ -98,14 +104,15 @@ def move_tuples(
     >>> import phalanx as px
     >>> one, other = px.Space(), px.Space()
     >>> one.out_many([("x", number) for number in range(100)])
-    >>> moved = px.move_tuples([one, other], placement="hash(1)", former=[one])
+    >>> moved = px.space.move_tuples([one, other], placement="hash(1)", former=[one])
     >>> with px.Space([one, other], placement="hash(1)") as both:
     ...     both.count("x", int)
     100
     """
+    placing_positions(placement)  # a wrong word is an error before a member is connected to
     with ExitStack() as opened:
         listed = [*(members_of(members) or [members])] if isinstance(members, str) else list(members)
-        places = _Places(opened, gone, options)
+        places = _Places(opened, gone, {**options})
         for member in listed:
             places.add(member, create=True)
         names = list(places.names)
@@ -323,8 +330,6 @@ class _Target:
 
     def __init__(self, names: Sequence[str], placement: str) -> None:
         positions = placing_positions(placement)
-        if positions is None and placement not in ("owner", "local"):
-            raise SpaceError(f'placement is "owner", "local" or like "hash(0,1)", not {placement!r}')
         self._names = names
         self._by_fields = None if positions is None else ByFields(positions, names, False)
         self._anywhere = ByFields([0], names, False)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -13,9 +12,10 @@ from typing import Any
 
 from phalanx import _native
 from phalanx._native import LocalSpace
+from phalanx._reach import USER, Reach, own_identity
 from phalanx.errors import SpaceError
-from phalanx.hosts import Hosts, own_identity, read_identity
-from phalanx.security import policy_words
+from phalanx.hosts import read_hosts, with_port
+from phalanx.security import Rules
 from phalanx.space._card import Card
 from phalanx.space._elsewhere import is_elsewhere, open_elsewhere
 from phalanx.space._engine import Engine, Over
@@ -24,6 +24,7 @@ from phalanx.space._options import check_options
 from phalanx.space._placement import placement
 from phalanx.space._replicas import Replicas
 from phalanx.space._spread import Spread
+from phalanx.words import Policy, StrPath
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.space_was_forked)
@@ -83,7 +84,7 @@ def _here(objects: bool, options: dict[str, Any]) -> Engine:
     if not durable:
         return _native.LocalSpace(own, objects)
     # With this identity the space asks other spaces how a common transaction has ended.
-    identity = own_identity("user.pem")
+    identity = own_identity(USER)
     kept = _native.LocalSpace(own, objects, os.fspath(durable), identity_file=identity)
     return _as_asked(kept, f"in {os.fspath(durable)}", own)
 
@@ -101,9 +102,9 @@ def reach(
     address: str,
     objects: bool,
     *,
-    identity: str | os.PathLike[str] | None = None,
-    policy: Any = "links",
-    trusted: str | tuple[str, ...] | list[str] = (),
+    identity: StrPath | None = None,
+    policy: Policy | Rules = "links",
+    trusted: str | Iterable[str] = (),
     create: bool = True,
     members: Sequence[str] = (),
     seconds: float = 30.0,
@@ -117,14 +118,13 @@ def reach(
     Raises SpaceError if the server cannot be reached or refuses."""
     if not isinstance(options.get("durable", False), bool):
         raise SpaceError("a served space is kept in its server's directory: say durable=True")
-    text = read_identity(identity, "user.pem") if identity else own_identity("user.pem")
-    words = policy_words(policy, trusted)
+    way = Reach.of(None, identity, policy, trusted)
     return _native.RemoteSpace(
         address,
         options,
         objects,
-        identity_file=text,
-        policy=words,
+        identity_file=way.identity_text_if_any(),
+        policy=way.words(),
         create=create,
         members=list(members),
         seconds=seconds,
@@ -143,14 +143,6 @@ def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> t
     if len(machines) != replicas:
         raise SpaceError(f"{replicas} replicas need {replicas} members, but there are {len(machines)}: {machines}")
     return f"{machines[0]}/{name}", machines
-
-
-_PORT = re.compile(r":\d+$")
-
-
-def with_port(machine: str) -> str:
-    """The address of a machine with a port. The default is 7400, the port of its executor."""
-    return machine if _PORT.search(machine) else f"{machine}:7400"
 
 
 def reach_any(address: str, **links: Any) -> _native.RemoteSpace:
@@ -178,7 +170,8 @@ def members_of(address: str) -> list[str] | None:
 def _named(address: str) -> list[str] | None:
     """The machines that HOSTS_FILE/NAME names, as HOST:PORT. None if there is no such file."""
     file = address.rpartition("/")[0]
-    return Hosts(file).addresses if file and Path(file).is_file() else None
+    known = read_hosts(Path(file)) if file and Path(file).is_file() else None
+    return None if known is None else known.addresses
 
 
 def open_former(address: str, options: dict[str, Any]) -> Engine:

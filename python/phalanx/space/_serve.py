@@ -9,9 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 from phalanx import _native
+from phalanx._reach import EXECUTOR, home, own_identity, read_identity
 from phalanx.errors import IdentityError, PolicyError
-from phalanx.hosts import home, own_identity, read_identity
 from phalanx.security import Rules, policy_words
+from phalanx.words import Policy, StrPath
 
 #: Default limits as divisors of the machine's memory: half for one space, a quarter for all messages that have begun to
 #: arrive.
@@ -21,11 +22,11 @@ _HALF, _QUARTER = 2, 4
 def serving(
     *,
     accept: Iterable[str] = (),
-    access: str | os.PathLike[str] | None = None,
+    access: StrPath | None = None,
     creates: bool = True,
     spaces: int = 1000,
     sessions: int = 4096,
-    directory: str | os.PathLike[str] | None = None,
+    directory: StrPath | None = None,
     most_bytes: int | None = None,
     user_share: int = 25,
     most_unfinished: int | None = None,
@@ -67,8 +68,8 @@ def serving(
 def start(
     address: str,
     *,
-    identity: str | os.PathLike[str] | None = None,
-    policy: str | Rules = "links",
+    identity: StrPath | None = None,
+    policy: Policy | Rules = "links",
     trusted: str | Iterable[str] = (),
     says: bool = False,
     **options: Any,
@@ -79,7 +80,7 @@ def start(
     there. Without an identity it serves only processes of this user on this machine. Raises SpaceError if it cannot
     listen.
     """
-    text = read_identity(identity, "executor.pem") if identity else own_identity("executor.pem")
+    text = read_identity(identity, EXECUTOR) if identity else own_identity(EXECUTOR)
     words = policy_words(policy, trusted)
     return _native.SpaceServer(address, identity_file=text, policy=words, serving=serving(**options), says=says)
 
@@ -110,7 +111,7 @@ def memory() -> int:
         return 8 << 30
 
 
-def _read(path: str | os.PathLike[str]) -> str:
+def _read(path: StrPath) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

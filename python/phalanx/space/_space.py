@@ -4,27 +4,33 @@ the eleven systems of paper 002."""
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from phalanx import _native
 from phalanx.errors import SpaceError
+from phalanx.hosts import with_port
 from phalanx.space import _futures, _serve
 from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
 from phalanx.space._events import Events
 from phalanx.space._info import SpaceInfo
-from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of, with_port
+from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of
 from phalanx.space._placement import placing_positions
 from phalanx.space._replicas import Replicas
 from phalanx.space._select import Select, selectors
 from phalanx.space._timeout import timed_out
 from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query
+from phalanx.words import ORDERS, Order, Placement, StrPath, check_word
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from phalanx.space._option_types import MoreOptions, ServeOptions
 
 T = TypeVar("T")
 
@@ -82,7 +88,7 @@ class Space:
         - ``"redis://host:port/0/name"``: in Redis.
         - Several addresses, or ``"hosts.txt/name"`` for a space at each machine of a hosts file: the *members* of one
           space that is spread over them. Open spaces can be members too.
-    placement : str
+    placement : {"local", "owner"} or str
         Where a spread space puts a tuple. All processes must name the same members and the same placement.
 
         - ``"local"``: at the member of this process or of this machine.
@@ -119,11 +125,11 @@ class Space:
         The other servers of a replicated space, as ``"host:port"``.
     new_members : bool
         For a spread space: makes these the members, or the placement, from now on, and moves no tuple.
-        :func:`phalanx.move_tuples` does both. Without it, SpaceError is raised where the members know other members,
-        because tuples would not be found.
+        :func:`phalanx.space.move_tuples` does both. Without it, SpaceError is raised where the members know other
+        members, because tuples would not be found.
     **options
-        Further options that :attr:`phalanx.SpaceInfo.options` shows, and ``identity`` and ``policy`` as for a
-        :class:`phalanx.Manager`.
+        Further options that :attr:`phalanx.space.SpaceInfo.options` shows, and ``identity``, ``policy`` and ``trusted``
+        as for a :class:`phalanx.Manager`.
 
     Raises
     ------
@@ -138,8 +144,8 @@ class Space:
 
     - a value matches itself, exactly: 1 is not 1.0, not True and not "1". A NaN matches every NaN, -0.0 not 0.0.
     - a type matches its values. ``bool`` is no ``int``. A class also matches values of its subclasses.
-    - :data:`phalanx.ANY` matches everything.
-    - a query such as ``px.where() > 3`` matches the values that fulfil it.
+    - :data:`phalanx.space.ANY` matches everything.
+    - a query such as ``px.space.where() > 3`` matches the values that fulfil it.
     - a tuple of these matches a tuple.
 
     All operations with a template take ``where=``, a query over the whole tuple, and ``transaction=``.
@@ -157,23 +163,25 @@ class Space:
         self,
         address: str | Iterable[str | Space] | None = None,
         *,
-        placement: str = "local",
+        placement: Placement = "local",
         objects: bool = False,
         manager: Executor | None = None,
-        order: str | None = None,
+        order: Order | None = None,
         lease: float | None = None,
         indexes: Iterable[Iterable[int]] = (),
         boxes: Iterable[Iterable[int]] = (),
         most_tuples: int | None = None,
         most_bytes: int | None = None,
-        durable: bool | str | os.PathLike[str] = False,
+        durable: bool | StrPath = False,
         group: str | None = None,
         replicas: int | None = None,
         members: Iterable[str] = (),
         new_members: bool = False,
-        **options: Any,
+        **options: Unpack[MoreOptions],
     ) -> None:
-        given = {
+        if order is not None:
+            check_word("order", order, ORDERS, SpaceError)
+        given: dict[str, Any] = {
             "order": order,
             "lease": lease,
             "indexes": [list(positions) for positions in indexes] or None,
@@ -278,11 +286,11 @@ class Space:
         lease : float, optional
             Seconds after which the tuple is gone if it was not taken.
         key : optional
-            A value by which ``select=px.key(…)`` finds the tuple. A second tuple with the same key is an error.
+            A value by which ``select=px.space.key(…)`` finds the tuple. A second tuple with the same key is an error.
         label : optional
-            A value for ``select=px.label(…)``. Many tuples may have the same one.
+            A value for ``select=px.space.label(…)``. Many tuples may have the same one.
         priority : int, optional
-            For ``select=px.priority``. Default: 0.
+            For ``select=px.space.priority``. Default: 0.
         transaction : Transaction, optional
             The tuple is visible to others only after the commit of this transaction.
 
@@ -357,12 +365,12 @@ class Space:
         Parameters
         ----------
         *template
-            The fields to match: values, types, :data:`phalanx.ANY`, queries.
+            The fields to match: values, types, :data:`phalanx.space.ANY`, queries.
         timeout : float, optional
             The most seconds to wait. Default: no limit.
         select : optional
-            Which of several matching tuples comes: ``px.fifo``, ``px.lifo``, ``px.priority``, ``px.key(…)``,
-            ``px.label(…)``, or several of them. Default: the ``order`` of the space.
+            Which of several matching tuples comes: ``px.space.fifo``, ``px.space.lifo``, ``px.space.priority``,
+            ``px.space.key(…)``, ``px.space.label(…)``, or several of them. Default: the ``order`` of the space.
         where : Query, optional
             A query over the whole tuple.
         transaction : Transaction, optional
@@ -746,7 +754,7 @@ class Space:
         Returns
         -------
         Events
-            An iterator of :class:`phalanx.Event`.
+            An iterator of :class:`phalanx.space.Event`.
         """
         return Events(self._engine, template, where, since, repr(self))
 
@@ -775,7 +783,7 @@ class Space:
             raise SpaceError("this space has no members to change: it was not made with replicas=")
         self._engine.change_members([with_port(member) for member in add], [with_port(member) for member in remove])
 
-    def serve(self, address: str = "127.0.0.1:0", *, name: str = "space", **options: Any) -> str:
+    def serve(self, address: str = "127.0.0.1:0", *, name: str = "space", **options: Unpack[ServeOptions]) -> str:
         """Serves a space of this process to other processes until the space is closed.
 
         Processes of the same user on this machine reach it without TCP.

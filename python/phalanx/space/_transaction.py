@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Literal, TypeAlias
 
 from phalanx.errors import SpaceError, TransactionError
 from phalanx.space._commit import commit_parts, promise
@@ -15,10 +14,7 @@ from phalanx.space._engine import Engine, Over
 from phalanx.space._forgotten import end_later
 from phalanx.space._spread import forget, parts_of
 from phalanx.space._uninterrupted import Uninterrupted
-
-#: The isolation levels of a transaction, in the words of SQL.
-Isolation: TypeAlias = Literal["read committed", "repeatable read"]
-ISOLATIONS = ("read committed", "repeatable read")
+from phalanx.words import ISOLATIONS, Isolation, check_word
 
 
 class Transaction:
@@ -55,7 +51,7 @@ class Transaction:
     >>> import phalanx as px
     >>> space = px.Space()
     >>> space.out("limit", 10)
-    >>> with px.Transaction(space, isolation="repeatable read") as transaction:
+    >>> with px.space.Transaction(space, isolation="repeatable read") as transaction:
     ...     _, limit = space.rd("limit", int, transaction=transaction)
     ...     space.out("order", limit, transaction=transaction)  # commits only while ("limit", 10) is there
     """
@@ -64,8 +60,7 @@ class Transaction:
     _ended = False
 
     def __init__(self, *spaces: Over, timeout: float = 60.0, isolation: Isolation = "read committed") -> None:
-        if isolation not in ISOLATIONS:
-            raise ValueError(f"isolation= is one of {', '.join(map(repr, ISOLATIONS))}, not {isolation!r}")
+        check_word("isolation", isolation, ISOLATIONS, ValueError)
         if not spaces:
             raise TransactionError("a transaction is over one space or several: px.Transaction(space)")
         self._number = secrets.randbits(128)

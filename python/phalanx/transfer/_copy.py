@@ -13,27 +13,17 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict
 
 from phalanx._copying import CopyOrder
 from phalanx._native import Copy
+from phalanx._reach import Reach
 from phalanx.errors import TransferError
-from phalanx.hosts import Hosts, read_identity
-from phalanx.security import Rules, listed, policy_words
+from phalanx.hosts import Machines
+from phalanx.security import Rules, listed
 from phalanx.transfer import _stripes
-from phalanx.transfer._files import (
-    Files,
-    batches,
-    expand,
-    has_magic,
-    hint,
-    named,
-    outermost,
-    place_of,
-    read_hosts,
-    there,
-)
-from phalanx.transfer._files import address_of as _address
+from phalanx.transfer._files import Access, Files, batches, expand, has_magic, hint, named, outermost, place_of, there
+from phalanx.words import KEPT, LINKS, Kept, Level, Links, Policy, StrPath
 
 _MEMORY = re.compile(r"memory(?::(?:(?P<number>\d+(?:\.\d+)?)(?P<unit>[KMGT]?)B?)?)?")
 _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>[kKMGT]?)B?(?:/s)?")
@@ -63,11 +53,7 @@ _OFTEN = 0.1
 #: After so many seconds without anything new a pair of several is given up.
 _SHARE_PATIENCE = 10.0
 
-Path = str | os.PathLike[str]
-
-
-#: What is kept beside contents, permissions and times, if it is asked for.
-KEPT = ("owner", "group", "numeric-ids", "xattrs", "acls", "hard-links")
+Path = StrPath
 
 
 @dataclass(frozen=True)
@@ -118,17 +104,42 @@ class Progress:
     seconds: float
 
 
+class CarryOptions(TypedDict, total=False):
+    """What :func:`copy` and :func:`phalanx.sync` are told of how bytes are carried."""
+
+    streams: int | None
+    threads: int | None
+    check: bool
+    whole_file: bool | None
+    compress: bool | None
+    include: str | Iterable[str]
+    exclude: str | Iterable[str]
+    links: Links | None
+    keep: Kept | Iterable[Kept]
+    patience: float
+    limit: int | str | None
+    stripes: str | None
+
+
+class CopyOptions(CarryOptions, total=False):
+    """The options of :func:`copy` that are not about how machines are reached."""
+
+    level: Level | None
+    progress: Callable[[Progress], object] | None
+    anew: bool
+
+
 def copy(
     src: Path,
     dst: Path,
     *,
-    level: str | None = None,
+    level: Level | None = None,
     streams: int | None = None,
     threads: int | None = None,
     progress: Callable[[Progress], object] | None = None,
-    hosts: Path | Hosts | None = None,
+    hosts: Machines | None = None,
     identity: Path | None = None,
-    policy: str | Rules = "links",
+    policy: Policy | Rules = "links",
     trusted: str | Iterable[str] = (),
     check: bool = True,
     anew: bool = False,
@@ -136,8 +147,8 @@ def copy(
     compress: bool | None = None,
     include: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
-    links: str | None = None,
-    keep: str | Iterable[str] = (),
+    links: Links | None = None,
+    keep: Kept | Iterable[Kept] = (),
     patience: float = 60.0,
     limit: int | str | None = None,
     stripes: str | None = None,
@@ -146,11 +157,12 @@ def copy(
 
     At least one of ``src`` and ``dst`` is ``host:/path`` or ``host:port:/path``, in a folder that the executor there
     exports; where both are, the bytes go straight from one to the other, and the first calls the second. The host may
-    be named in the file ``hosts``. A folder's copy *is* ``dst``, and goes into it where ``dst`` ends with a slash; a
-    file goes into ``dst`` where that is a folder. A file appears under its name when it is whole. What was cut goes on
-    where it was when the same is done again, and files that are there with the same size and time are not copied
-    again, unless ``anew``. Here, ``memory:10G`` makes bytes up and ``memory:`` throws them away, and ``-`` is standard
-    input or output. ``src`` may be a pattern for files there (``* ? [ {a,b} **``): what matches goes into ``dst``.
+    be the name of a machine among ``hosts``. A folder's copy *is* ``dst``, and goes into it where ``dst`` ends with a
+    slash; a file goes into ``dst`` where that is a folder. A file appears under its name when it is whole. What was cut
+    goes on where it was when the same is done again, and files that are there with the same size and time are not
+    copied again, unless ``anew``. Here, ``memory:10G`` makes bytes up and ``memory:`` throws them away, and ``-`` is
+    standard input or output. ``src`` may be a pattern for files there (``* ? [ {a,b} **``): what matches goes into
+    ``dst``.
 
     ``exclude``: patterns for what is left out, folders with all in them. ``include``: of files, only those that match
     one of these patterns, or are in a folder that does. A pattern is about the last part of a path; one that begins
@@ -192,11 +204,11 @@ def copy(
     """
     check_patience(patience)
     here, match, puts, source = _sides(os.fspath(src), os.fspath(dst))
-    reach = Reach(level, read_hosts(hosts), identity, policy, (*listed(trusted),))
+    access = Access.of(level, Reach.of(hosts, identity, policy, trusted))
     if stripes is not None and (here == "-" or (not puts and has_magic(match["path"])) or (source and has_magic(here))):
         raise TransferError("stripes are for files and folders, not for patterns or standard streams")
     if here == "-":
-        with reach.files(match) as files:
+        with access.files(match) as files:
             try:
                 return streamed(files, match["path"], puts, progress)
             except TransferError as error:
@@ -220,31 +232,16 @@ def copy(
     )
     asked, pattern = (source, here) if source else (match, match["path"])
     if (puts and not source) or not has_magic(pattern):
-        return _copy(here, match, match["path"], puts, reach, how)
-    with reach.files(asked) as files:
+        return _copy(here, match, match["path"], puts, access, how)
+    with access.files(asked) as files:
         found, unknown = expand(files, pattern)
     if not found:
         raise TransferError(f"{unknown[0].path}: {unknown[0].reason}")
     if len(found) == 1 and not unknown:
-        return _copy(*((found[0], match, match["path"]) if source else (here, match, found[0])), puts, reach, how)
-    report = _copy_all(here, match, outermost(found), reach, how)
+        return _copy(*((found[0], match, match["path"]) if source else (here, match, found[0])), puts, access, how)
+    report = _copy_all(here, match, outermost(found), access, how)
     failures = [*report.failures, *((one.path, one.reason) for one in unknown)]
     return replace(report, failed=report.failed + len(unknown), failures=failures)
-
-
-@dataclass(frozen=True)
-class Reach:
-    """How an executor is reached."""
-
-    level: str | None
-    hosts: Hosts | None
-    identity: Path | None
-    policy: str | Rules
-    trusted: tuple[str, ...]
-
-    def files(self, match: re.Match[str]) -> Files:
-        """A link for questions about the files there."""
-        return Files(place_of(match), **vars(self))
 
 
 @dataclass(frozen=True)
@@ -275,17 +272,18 @@ class _How:
     copy: bytes | None = None
 
 
-def _copy(here: str, match: re.Match[str], path: str, puts: bool, reach: Reach, how: _How) -> CopyReport:
+def _copy(here: str, match: re.Match[str], path: str, puts: bool, access: Access, how: _How) -> CopyReport:
     if how.stripes is not None:
-        return _striped(here, match, path, puts, reach, how)
-    return _outcome(_begin(here, match, path, puts, reach, how), how.progress)
+        return _striped(here, match, path, puts, access, how)
+    return _outcome(_begin(here, match, path, puts, access, how), how.progress)
 
 
-def _striped(here: str, match: re.Match[str], path: str, puts: bool, reach: Reach, how: _How) -> CopyReport:
+def _striped(here: str, match: re.Match[str], path: str, puts: bool, access: Access, how: _How) -> CopyReport:
     """The same by several machines."""
     source, target = (how.source, match) if puts else (match, None)
     machines = _stripes.further(how.stripes or "", source, target)
-    ends, is_new, lost = _stripes.look(_stripes.Ends(*machines, *((here, path) if puts else (path, here))), reach.files)
+    paths = (here, path) if puts else (path, here)
+    ends, is_new, lost = _stripes.look(_stripes.Ends(*machines, *paths), access.files)
     if not puts:
         is_new = _memory(here) is None and _is_new(here, path)
     pairs, seconds = ends.pairs(), time.monotonic()
@@ -300,7 +298,7 @@ def _striped(here: str, match: re.Match[str], path: str, puts: bool, reach: Reac
         there = pair.target or pair.source
         assert there
         part = replace(part, source=pair.source if pair.target else None)
-        return _begin(here, there, path, puts, reach, part, share, fresh)
+        return _begin(here, there, path, puts, access, part, share, fresh)
 
     def tell(far: tuple[int, int, bool]) -> None:
         if how.progress:
@@ -321,26 +319,25 @@ def _begin(
     match: re.Match[str],
     path: str,
     puts: bool,
-    reach: Reach,
+    access: Access,
     how: _How,
     share: tuple[int, int] | None = None,
     fresh: bool = False,
 ) -> Copy:
     made_here = _memory(here) if how.source or ":" in here else None  # a file here may be called memory
     made_there = _memory(path)
-    trusts = [*reach.trusted, *(reach.hosts.trusted if reach.hosts else [])]
     order = CopyOrder(
-        address=_address(match, reach.hosts),
-        source=_address(how.source, reach.hosts) if how.source else None,
-        identity_file=read_identity(reach.identity, "user.pem"),
-        policy=policy_words(reach.policy, trusts),
+        address=access.address(match),
+        source=access.address(how.source) if how.source else None,
+        identity_file=access.reach.identity_text(),
+        policy=access.reach.words(),
         puts=puts,
         here=None if made_here is not None else here,
         here_into=not puts and here.endswith(("/", os.sep)),
         there=None if made_there is not None else path,
         there_into=puts and path.endswith("/"),
         memory=max(made_here or 0, made_there or 0),
-        level=reach.level,
+        level=access.level,
         streams=_bounded("streams", how.streams),
         threads=_bounded("threads", how.threads),
         checked=how.check,
@@ -361,10 +358,10 @@ def _begin(
     return Copy(order)
 
 
-def _copy_all(here: str, match: re.Match[str], found: list[str], reach: Reach, how: _How) -> CopyReport:
+def _copy_all(here: str, match: re.Match[str], found: list[str], access: Access, how: _How) -> CopyReport:
     """Copies what was found at an executor into the folder here, or at another: in one go all that is of one folder."""
     pattern, place = (here, match["path"]) if how.source else (match["path"], here)
-    if not _is_folder(place, match if how.source else None, reach):
+    if not _is_folder(place, match if how.source else None, access):
         raise TransferError(f"{len(found)} files and folders match {pattern}, but {place} is no folder")
     names = Counter(posixpath.basename(path) for path in found)
     if twice := [name for name, count in names.items() if count > 1]:
@@ -375,19 +372,19 @@ def _copy_all(here: str, match: re.Match[str], found: list[str], reach: Reach, h
         for some in batches((posixpath.basename(path) for path in paths), _MOST_NAMES):
             some_of = replace(how, only=tuple(os.fspath(name) for name in some))
             if how.source:
-                reports.append(_copy(folder or "/", match, target, True, reach, some_of))
+                reports.append(_copy(folder or "/", match, target, True, access, some_of))
             else:
-                reports.append(_copy(target, match, folder or "/", False, reach, some_of))
+                reports.append(_copy(target, match, folder or "/", False, access, some_of))
     return _together(reports)
 
 
-def _is_folder(path: str, match: re.Match[str] | None, reach: Reach) -> bool:
+def _is_folder(path: str, match: re.Match[str] | None, access: Access) -> bool:
     """Whether there is a folder at a path here, or at an executor."""
     if match is None:
         return os.path.isdir(path)  # noqa: PTH112
     if _memory(path) is not None:
         return False
-    with reach.files(match) as files:
+    with access.files(match) as files:
         there = files.look(path.rstrip("/") or "/")
     return there is not None and there.kind == "folder"
 
@@ -504,16 +501,16 @@ def check_patience(patience: float) -> None:
         raise ValueError(f"patience is a number of seconds, 0 or more, not {patience}")
 
 
-def check_links(links: str | None) -> str | None:
+def check_links(links: Links | None) -> Links | None:
     """An error where it is no word for what becomes of links."""
-    if links not in (None, "keep", "follow", "skip"):
+    if links not in (None, *LINKS):
         raise TransferError(f'links are to "keep", "follow" or "skip", not to {links!r}')
     return links
 
 
-def check_keep(keep: str | Iterable[str]) -> tuple[str, ...]:
+def check_keep(keep: Kept | Iterable[Kept]) -> tuple[Kept, ...]:
     """What is kept, as words; an error names a word that is none."""
-    words = (*listed(keep),)
+    words = (keep,) if isinstance(keep, str) else tuple(keep)
     for word in words:
         if word not in KEPT:
             raise TransferError(f"{', '.join(KEPT)} can be kept, not {word!r}")

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from phalanx import _native
-from phalanx.errors import TransferError
-from phalanx.hosts import Hosts, read_identity
-from phalanx.security import Rules, listed, policy_words
+from phalanx._reach import Reach
+from phalanx.errors import PolicyError, TransferError
+from phalanx.hosts import Machines
+from phalanx.security import Rules, listed
+from phalanx.words import LEVELS, Level, Policy, StrPath, check_word
 
-Path = str | os.PathLike[str]
+Path = StrPath
 #: Of an entry: kind, size, mode, time, what a link says.
 Facts = tuple[str, int, int | None, int, str | None]
 
@@ -60,30 +62,27 @@ class Unknown:
 class Files:
     """A link to an executor for questions about the files in the folders that it exports.
 
-    ``host``: ``"lab:7400"``, or ``"lab"`` where ``hosts`` says its port. ``level``: of the link; by default as the
-    policy says. Paths are absolute. Threads may share it. What is refused raises TransferError, whose ``errno`` says
-    why (ENOENT, EEXIST, EACCES, ...); PolicyError and IdentityError as for :func:`phalanx.copy`.
+    ``host``: ``"lab:7400"``, or the name of a machine among ``hosts``. ``level``: of the link; by default as the policy
+    says. Paths are absolute. Threads may share it. What is refused raises TransferError, whose ``errno`` says why
+    (ENOENT, EEXIST, EACCES, ...); PolicyError and IdentityError as for :func:`phalanx.copy`.
     """
 
     def __init__(
         self,
         host: str,
         *,
-        level: str | None = None,
-        hosts: Path | Hosts | None = None,
+        level: Level | None = None,
+        hosts: Machines | None = None,
         identity: Path | None = None,
-        policy: str | Rules = "links",
+        policy: Policy | Rules = "links",
         trusted: str | Iterable[str] = (),
     ) -> None:
-        match = THERE.fullmatch(f"{host}:/")
-        if match is None:
+        if THERE.fullmatch(f"{host}:/") is None:
             raise TransferError(f"{host!r} names no executor: write host or host:port")
-        known = read_hosts(hosts)
-        trusts = [*listed(trusted), *(known.trusted if known else [])]
-        self._name = address_of(match, known)
-        words = policy_words(policy, trusts)
-        own = read_identity(identity, "user.pem")
-        self._native = _native.Files(self._name, identity_file=own, policy=words, level=level)
+        check_level(level)
+        reach = Reach.of(hosts, identity, policy, trusted)
+        self._name = reach.address(host)
+        self._native = _native.Files(self._name, identity_file=reach.identity_text(), policy=reach.words(), level=level)
 
     @classmethod
     def here(cls) -> Files:
@@ -355,17 +354,32 @@ def split_pattern(path: str) -> tuple[str, str]:
     return base or "/", path[len(base) + 1 :]
 
 
-def read_hosts(hosts: Path | Hosts | None) -> Hosts | None:
-    """A file of machines, if one is named."""
-    return hosts if isinstance(hosts, Hosts) or hosts is None else Hosts(hosts)
+def check_level(level: Level | None) -> None:
+    """Raises PolicyError if it is neither a level nor None."""
+    if level is not None:
+        check_word("level", level, LEVELS, PolicyError)
 
 
-def address_of(match: re.Match[str], hosts: Hosts | None) -> str:
-    """The address of a host that was named as in :data:`THERE`."""
-    if match["port"]:
-        return f"{match['host']}:{match['port']}"
-    named = [one for one in (hosts.addresses if hosts else []) if one.rpartition(":")[0] == match["host"]]
-    return named[0] if named else f"{match['host']}:7400"
+@dataclass(frozen=True)
+class Access:
+    """How executors are asked for files: the machines and how they are reached, and the level that the user wants."""
+
+    reach: Reach
+    level: Level | None
+
+    @classmethod
+    def of(cls, level: Level | None, reach: Reach) -> Access:
+        """Raises PolicyError if ``level`` is none."""
+        check_level(level)
+        return cls(reach, level)
+
+    def address(self, match: re.Match[str]) -> str:
+        """The address of a machine that was named as in :data:`THERE`."""
+        return self.reach.address(place_of(match))
+
+    def files(self, match: re.Match[str]) -> Files:
+        """A link for questions about the files there."""
+        return Files(place_of(match), level=self.level, **self.reach.options())
 
 
 def _failures(folder: Path, failed: int, told: list[tuple[str, str, str | None]]) -> list[Unknown]:

@@ -20,6 +20,7 @@ from typing import Any
 from phalanx._native import Copy
 from phalanx.errors import TransferError
 from phalanx.transfer._files import THERE, Entry, Files, named
+from phalanx.words import LEVELS
 
 #: Half as many as an executor takes copies of one user: those of a round may end there while the next one begins.
 MOST = 8
@@ -27,7 +28,6 @@ MOST = 8
 _OFTEN = 0.1
 #: What counts together for all shares and the copy that follows them.
 _SUMS = ("lost_streams", "altered_streams", "cuts")
-_LEVELS = ("clear", "authenticated", "safe", "private")
 
 Machine = re.Match[str]
 Reach = Callable[[Machine], Files]
@@ -319,7 +319,7 @@ def _together(
 ) -> dict[str, Any]:
     is_last = any(whole is one for one in shares)  # of what is thrown away, all that there is are shares
     parts = shares if is_last else [*shares, whole]
-    weakest = min(parts, key=lambda facts: _LEVELS.index(facts["level"]))
+    weakest = min(parts, key=lambda facts: LEVELS.index(facts["level"]))
     copied = sum(facts["files"] - facts["kept"] for facts in shares)
     failures = list(
         {path: (path, why) for facts in (parts if is_last else [whole]) for path, why in facts["failures"]}.values()

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
+from phalanx._reach import Reach
 from phalanx.errors import TransferError
-from phalanx.hosts import Hosts
+from phalanx.hosts import Machines
 from phalanx.security import Rules, listed
 from phalanx.transfer._copy import (
+    CarryOptions,
     CopyReport,
     Progress,
-    Reach,
     as_facts,
     check_keep,
     check_links,
@@ -25,8 +26,9 @@ from phalanx.transfer._copy import (
     copy,
     to_rate,
 )
-from phalanx.transfer._files import Entry, Files, Path, Unknown, compare, has_magic, hint, place_of, read_hosts, there
+from phalanx.transfer._files import Access, Entry, Files, Path, Unknown, compare, has_magic, hint, place_of, there
 from phalanx.transfer._stripes import further
+from phalanx.words import Kept, Level, Links, Policy
 
 #: For a file that is to be copied although it has the source's size and time: another time, which any file system can
 #: have and take for another one.
@@ -60,6 +62,16 @@ class SyncReport:
     listed: bool
 
 
+class SyncOptions(CarryOptions, total=False):
+    """The options of :func:`sync` that are not about how machines are reached."""
+
+    level: Level | None
+    progress: Callable[[Progress], object] | None
+    checksum: bool
+    delete: bool
+    dry_run: bool
+
+
 def sync(
     src: Path,
     dst: Path,
@@ -69,15 +81,15 @@ def sync(
     dry_run: bool = False,
     include: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
-    links: str | None = None,
-    keep: str | Iterable[str] = (),
-    level: str | None = None,
+    links: Links | None = None,
+    keep: Kept | Iterable[Kept] = (),
+    level: Level | None = None,
     streams: int | None = None,
     threads: int | None = None,
     progress: Callable[[Progress], object] | None = None,
-    hosts: Path | Hosts | None = None,
+    hosts: Machines | None = None,
     identity: Path | None = None,
-    policy: str | Rules = "links",
+    policy: Policy | Rules = "links",
     trusted: str | Iterable[str] = (),
     check: bool = True,
     whole_file: bool | None = None,
@@ -112,11 +124,10 @@ def sync(
         raise TransferError("links are followed by a copy only: leave out --delete, --checksum and --dry-run")
     if stripes is not None:
         further(stripes, there(os.fspath(src)), there(os.fspath(dst)))
-    known = read_hosts(hosts)
-    reach = Reach(level, known, identity, policy, (*listed(trusted),))
+    access = Access.of(level, Reach.of(hosts, identity, policy, trusted))
     with ExitStack() as stack:
-        source = _end(os.fspath(src), reach, stack)
-        target = _named(source, _end(os.fspath(dst), reach, stack))
+        source = _end(os.fspath(src), access, stack)
+        target = _named(source, _end(os.fspath(dst), access, stack))
         if source.place is None and target.place is None:
             one = "one of the two is at an executor: write HOST:/path or HOST:PORT:/path for one"
             raise TransferError(one + hint(os.fspath(src), os.fspath(dst)))
@@ -127,8 +138,8 @@ def sync(
         if dry_run:
             return plan.report(None)
         to = target.path if target.place is None else f"{target.place}:{target.path}"
-        how: dict[str, Any] = {**vars(reach), "check": check, "patience": patience, "limit": limit, "stripes": stripes}
-        how |= {"links": links, "keep": kept}
+        how: dict[str, Any] = {"level": level, **access.reach.options(), "links": links, "keep": kept}
+        how |= {"check": check, "patience": patience, "limit": limit, "stripes": stripes}
         is_done = (
             checksum and not delete and not kept and plan.is_done()
         )  # what was abandoned is looked for with delete
@@ -153,13 +164,13 @@ class _End:
     place: str | None
 
 
-def _end(text: str, reach: Reach, stack: ExitStack) -> _End:
+def _end(text: str, access: Access, stack: ExitStack) -> _End:
     match = there(text)
     if match is None and not text.startswith("memory:"):
         return _End(stack.enter_context(closing(Files.here())), text, None)
     if match is None or match["path"].startswith("memory") or has_magic(match["path"]):
         raise TransferError(f"{text}: a folder is made like another one, not memory, and not what matches a pattern")
-    return _End(stack.enter_context(reach.files(match)), match["path"], place_of(match))
+    return _End(stack.enter_context(access.files(match)), match["path"], place_of(match))
 
 
 def _named(source: _End, target: _End) -> _End:

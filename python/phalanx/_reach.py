@@ -1,0 +1,120 @@
+"""How the machines of a grid are reached: where they are, who the user is to them, and what links to them may be.
+
+A :class:`phalanx.Grid` has one :class:`Reach`. Functions that take ``hosts``, ``identity``, ``policy`` and ``trusted``
+make one of these four.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from phalanx import _native
+from phalanx.errors import IdentityError
+from phalanx.hosts import Hosts, Machines, read_hosts, with_port
+from phalanx.security import Rules, Words, listed, policy_words
+from phalanx.words import Policy, StrPath
+
+#: The identity files of a user and of an executor, in :func:`home`.
+USER, EXECUTOR = "user.pem", "executor.pem"
+
+
+class Reach(NamedTuple):
+    """The machines, the user's identity file, the policy, and trusted networks beside those of the machines."""
+
+    hosts: Hosts | None = None
+    identity: StrPath | None = None
+    policy: Policy | Rules = "links"
+    trusted: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        hosts: Machines | None = None,
+        identity: StrPath | None = None,
+        policy: Policy | Rules = "links",
+        trusted: str | Iterable[str] = (),
+    ) -> Reach:
+        """Reads what the user named.
+
+        Raises
+        ------
+        RecruitError
+            A machine, or the file of machines, is wrong.
+        PolicyError
+            The policy is none.
+        """
+        known = read_hosts(hosts)
+        policy_words(policy, ())
+        return cls(known, identity, policy, (*listed(trusted),))
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses of all machines; none if it is this machine only."""
+        return self.hosts.addresses if self.hosts else []
+
+    def address(self, machine: str) -> str:
+        """The address of a machine, from its name, its host, or an address with or without a port."""
+        return self.hosts.address(machine) if self.hosts else with_port(machine)
+
+    def words(self) -> Words:
+        """The policy with all trusted networks, as the native core reads it."""
+        known = self.hosts.trusted if self.hosts else ()
+        return policy_words(self.policy, dict.fromkeys((*self.trusted, *known)))
+
+    def identity_text(self) -> str:
+        """The text of the user's identity file. Raises IdentityError if there is none."""
+        return read_identity(self.identity, USER)
+
+    def identity_text_if_any(self) -> str | None:
+        """The text of the user's identity file; None if the user named none and has none."""
+        return read_identity(self.identity, USER) if self.identity else own_identity(USER)
+
+    def options(self) -> dict[str, Any]:
+        """The same as keyword arguments of functions that take all four."""
+        return self._asdict()
+
+
+def home() -> Path:
+    """The folder of identity files: $PHALANX_HOME, or ~/.phalanx.
+
+    Raises
+    ------
+    IdentityError
+        The user has no home folder: $HOME is not set, and the system has no account for the user ID. That happens in
+        containers that are started with an arbitrary user ID.
+    """
+    if named := os.environ.get("PHALANX_HOME"):
+        return Path(named)
+    try:
+        return Path.home() / ".phalanx"
+    except RuntimeError:
+        advice = "name a folder for identities: export PHALANX_HOME=FOLDER"
+        raise IdentityError(f"user {os.getuid()} has no home folder on this machine; {advice}") from None
+
+
+def own_identity(default: str) -> str | None:
+    """The text of the identity file ``default`` in :func:`home`; None if the user has none."""
+    try:
+        there = (home() / default).exists()
+    except PermissionError:  # the home folder belongs to another user, or there is none
+        return None
+    return read_identity(None, default) if there else None
+
+
+def read_identity(path: StrPath | None, default: str) -> str:
+    """The text of an identity file. Without a path, it is the file ``default`` in :func:`home`."""
+    file = Path(path) if path is not None else home() / default
+    try:
+        text = file.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        advice = (
+            "name yours with --identity or identity=, or put it there; whoever keeps the grid makes one with: phalanx "
+            f"grid issue --role {default.removesuffix('.pem')} NAME, and a grid with: phalanx grid create"
+        )
+        raise IdentityError(f"no identity in {file} ({why}); {advice}") from None
+    _native.check_member(text, os.fspath(file))
+    return text

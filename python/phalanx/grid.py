@@ -1,0 +1,274 @@
+"""A grid, said once: its machines by name, who the user is to them, and what links to them may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phalanx._reach import Reach
+from phalanx.errors import RecruitError, SpaceError
+from phalanx.hosts import Machines
+from phalanx.security import Rules
+from phalanx.words import Level, Placement, Policy, StrPath
+
+# Each method imports its module when it is called: a command that lists files needs no manager.
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from phalanx.launching import BspOptions, LaunchResult, RunOptions
+    from phalanx.manager import Manager, ManagerOptions
+    from phalanx.space import Space
+    from phalanx.space._option_types import GridSpaceOptions
+    from phalanx.transfer import CopyReport, Files, SyncReport
+    from phalanx.transfer._copy import CopyOptions
+    from phalanx.transfer._sync import SyncOptions
+
+#: Beginnings of addresses of spaces that are at no machine of a grid.
+_ELSEWHERE = ("unix:", "redis:", "rediss:", "redis+")
+
+
+class Grid:
+    """Machines by name, who the user is to them, and what links to them may be.
+
+    Managers, spaces, copies and message passing programs of a grid need none of these again. The functions without a
+    grid, as :func:`phalanx.copy` and :class:`phalanx.Manager`, are the same with the arguments that a grid would have.
+
+    Parameters
+    ----------
+    hosts : path, Hosts, str or iterable of str, optional
+        The machines: a hosts file, ``"one:7400,other:7400"``, or a list. A line or entry may begin with a name, as in
+        ``ws7 = 10.0.0.7:7300``. Without it, the grid is this machine.
+    identity : path, optional
+        The user's identity file, by default user.pem in ``$PHALANX_HOME`` or ``~/.phalanx``.
+    policy : {"links", "marked", "all"} or Rules
+        Which links are private, as for :class:`phalanx.Manager`.
+    trusted : str or iterable of str
+        Networks whose links need no protection, beside those that the hosts file names.
+
+    Raises
+    ------
+    RecruitError
+        The hosts file cannot be read, a line is no machine, or two machines have one name.
+    PolicyError
+        ``policy`` is none of these.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> grid = px.Grid(["ws7 = 10.0.0.7:7300", "lab"], trusted="10.0.0.0/8")
+    >>> grid.machines
+    {'ws7': '10.0.0.7:7300', 'lab': 'lab:7400'}
+    >>> grid.only("lab")
+    Grid(['lab'])
+    """
+
+    def __init__(
+        self,
+        hosts: Machines | None = None,
+        *,
+        identity: StrPath | None = None,
+        policy: Policy | Rules = "links",
+        trusted: str | Iterable[str] = (),
+    ) -> None:
+        self._reach = Reach.of(hosts, identity, policy, trusted)
+
+    @property
+    def reach(self) -> Reach:
+        """The four parts, as functions without a grid take them."""
+        return self._reach
+
+    @property
+    def machines(self) -> dict[str, str]:
+        """The address of each machine by its name; empty if the grid is this machine."""
+        return {} if self._reach.hosts is None else dict(self._reach.hosts.machines)
+
+    def address(self, machine: str) -> str:
+        """The address of a machine.
+
+        Parameters
+        ----------
+        machine : str
+            Its name, or any ``host:port``. The default port is 7400.
+
+        Returns
+        -------
+        str
+            ``host:port``.
+        """
+        return self._reach.address(machine)
+
+    def only(self, *machines: str) -> Grid:
+        """The grid of only these machines, with the same identity, policy and trusted networks.
+
+        Parameters
+        ----------
+        *machines : str
+            Their names.
+
+        Raises
+        ------
+        RecruitError
+            No machine has such a name. The error lists the names.
+
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> px.Grid(["ws7 = 10.0.0.7", "ws8 = 10.0.0.8"]).only("ws8").machines
+        {'ws8': '10.0.0.8:7400'}
+        """
+        if self._reach.hosts is None:
+            raise RecruitError("this grid is this machine and names no other one: write px.Grid(hosts)")
+        grid = Grid.__new__(Grid)
+        grid._reach = self._reach._replace(hosts=self._reach.hosts.only(machines))
+        return grid
+
+    def manager(self, **options: Unpack[ManagerOptions]) -> Manager:
+        """A manager that recruits from all machines.
+
+        Parameters
+        ----------
+        **options
+            ``contract``, ``patience``, ``journal``, ``initializer``, ``initargs`` and ``output``, as for
+            :class:`phalanx.Manager`, which also tells what is raised.
+
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> with px.Grid().manager(contract=px.ParDegree(1)) as manager:
+        ...     list(manager.map(abs, [-1]))
+        [1]
+        """
+        from phalanx.manager import Manager
+
+        hosts, identity, policy, trusted = self._reach
+        return Manager(hosts, identity=identity, policy=policy, trusted=trusted, **options)
+
+    def space(
+        self,
+        name: str | Iterable[str | Space],
+        *,
+        placement: Placement | None = None,
+        **options: Unpack[GridSpaceOptions],
+    ) -> Space:
+        """A tuple space of the grid.
+
+        Parameters
+        ----------
+        name : str or iterable
+            ``"ws7/jobs"`` is the space ``jobs`` at the machine ``ws7``. ``"jobs"`` is at the first machine; with
+            ``placement`` one space is spread over all machines, with ``replicas`` the first machines keep copies of it.
+            Several names, or open spaces, are the members of a spread space.
+        placement : {"local", "owner"} or str, optional
+            Where a spread space puts a tuple, as for :class:`phalanx.Space`.
+        **options
+            As for :class:`phalanx.Space`, which also tells what is raised.
+
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> grid = px.Grid(["ws7 = 10.0.0.7", "ws8 = 10.0.0.8"])
+        >>> grid.space_address("jobs"), grid.space_address("ws8/jobs")
+        ('10.0.0.7:7400/jobs', '10.0.0.8:7400/jobs')
+        """
+        from phalanx.space import Space
+
+        if not isinstance(name, str):
+            members = [self.space_address(one) if isinstance(one, str) else one for one in name]
+            return Space(members, placement=placement or "local", **self.links(), **options)
+        if name.startswith(_ELSEWHERE[1:]):
+            return Space(name, **options)
+        if placement is not None and "/" not in name:
+            everywhere = [f"{address}/{name}" for address in self._addresses(name)]
+            return Space(everywhere, placement=placement, **self.links(), **options)
+        options = self._with_members(name, options)
+        return Space(self.space_address(name), placement=placement or "local", **self.links(), **options)
+
+    def space_address(self, name: str) -> str:
+        """The address of a space: of ``"ws7/jobs"`` at the machine ``ws7``, of ``"jobs"`` at the first machine.
+
+        Raises
+        ------
+        SpaceError
+            The name has no machine, and the grid names none.
+        """
+        machine, slash, space = name.rpartition("/")
+        if name.startswith(_ELSEWHERE) or (slash and Path(machine).is_file()):
+            return name
+        return f"{self.address(machine) if slash else self._addresses(name)[0]}/{space}"
+
+    def copy(self, src: StrPath, dst: StrPath, **options: Unpack[CopyOptions]) -> CopyReport:
+        """Copies a file or a folder, as :func:`phalanx.copy`; ``ws7:/path`` is at the machine ``ws7``."""
+        from phalanx.transfer import copy
+
+        return copy(src, dst, **self._reach.options(), **options)
+
+    def sync(self, src: StrPath, dst: StrPath, **options: Unpack[SyncOptions]) -> SyncReport:
+        """Makes a folder like another one, as :func:`phalanx.sync`; ``ws7:/path`` is at the machine ``ws7``."""
+        from phalanx.transfer import sync
+
+        return sync(src, dst, **self._reach.options(), **options)
+
+    def files(self, machine: str, *, level: Level | None = None) -> Files:
+        """The files that a machine exports.
+
+        Parameters
+        ----------
+        machine : str
+            Its name, or ``host:port``.
+        level : {"clear", "authenticated", "safe", "private"}, optional
+            The protection of the link. By default the policy decides.
+
+        Returns
+        -------
+        phalanx.Files
+            A link, which is to be closed.
+        """
+        from phalanx.transfer import Files
+
+        return Files(machine, level=level, **self._reach.options())
+
+    def mpirun(
+        self, program: StrPath | Sequence[StrPath], n: int | None = None, **options: Unpack[RunOptions]
+    ) -> LaunchResult:
+        """Runs an MPI program on the machines and waits for its end, as :func:`phalanx.mpirun`.
+
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> px.Grid().mpirun(["echo", "hello"], n=1, capture_output=True).stdout
+        'hello\\n'
+        """
+        from phalanx.launching import mpirun
+
+        return mpirun(program, n, **self._reach.options(), **options)
+
+    def bsprun(
+        self, program: StrPath | Sequence[StrPath], n: int | None = None, **options: Unpack[BspOptions]
+    ) -> LaunchResult:
+        """Runs a BSP program on the machines and waits for its end, as :func:`phalanx.bsprun`."""
+        from phalanx.launching import bsprun
+
+        return bsprun(program, n, **self._reach.options(), **options)
+
+    def _addresses(self, name: str) -> list[str]:
+        """The addresses of all machines, for a space that is named without one."""
+        if self._reach.hosts is None:
+            raise SpaceError(f"no machine is named for the space {name}: write MACHINE/{name}, or px.Grid(hosts)")
+        return list(dict.fromkeys(self._reach.hosts.addresses))
+
+    def _with_members(self, name: str, options: GridSpaceOptions) -> GridSpaceOptions:
+        """The options, with the addresses of a replicated space's other members."""
+        replicas, members = options.get("replicas"), [self.address(one) for one in options.get("members", ())]
+        if replicas is not None and not members and "/" not in name:
+            members = self._addresses(name)[1:replicas]
+        return {**options, "members": members} if members else options
+
+    def links(self) -> dict[str, Any]:
+        """The identity, the policy and all trusted networks, as a :class:`phalanx.Space` takes them."""
+        hosts, identity, policy, trusted = self._reach
+        networks = (*trusted, *(hosts.trusted if hosts else ()))
+        return {"identity": identity, "policy": policy, "trusted": networks}
+
+    def __repr__(self) -> str:
+        return f"Grid({list(self.machines)!r})" if self._reach.hosts else "Grid()"

@@ -1,0 +1,46 @@
+"""The words that options take: each set is a type, and a tuple to check against when a program runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
+
+#: A path of a file or a folder on this machine.
+StrPath: TypeAlias = str | os.PathLike[str]
+
+#: The protection of a link, from the weakest to the strongest (paper 003).
+Level: TypeAlias = Literal["clear", "authenticated", "safe", "private"]
+#: Which links are private: those that leave trusted networks, those of marked code and data, or all.
+Policy: TypeAlias = Literal["links", "marked", "all"]
+#: What a mark protects: data, code, or both.
+Mark: TypeAlias = Literal["data", "code", "both"]
+#: Which of several matching tuples comes first.
+Order: TypeAlias = Literal["any", "fifo", "lifo", "priority"]
+#: Where a spread space puts a tuple: one of the two words, or positions as in ``"hash(0,1)"``.
+Placement: TypeAlias = Literal["local", "owner"] | str
+#: The isolation of a transaction, in the words of SQL.
+Isolation: TypeAlias = Literal["read committed", "repeatable read"]
+#: What a copy makes of symbolic links.
+Links: TypeAlias = Literal["keep", "follow", "skip"]
+#: What a copy keeps beside contents, permissions and times.
+Kept: TypeAlias = Literal["owner", "group", "numeric-ids", "xattrs", "acls", "hard-links"]
+#: How ranks on one machine exchange messages.
+Transport: TypeAlias = Literal["shared", "sockets"]
+#: Where the lines go that tasks print.
+OutputWord: TypeAlias = Literal["prefix", "plain", "off"]
+
+LEVELS: tuple[Level, ...] = get_args(Level)
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+ORDERS: tuple[Order, ...] = get_args(Order)
+ISOLATIONS: tuple[Isolation, ...] = get_args(Isolation)
+LINKS: tuple[Links, ...] = get_args(Links)
+KEPT: tuple[Kept, ...] = get_args(Kept)
+TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
+OUTPUTS: tuple[OutputWord, ...] = get_args(OutputWord)
+
+
+def check_word(option: str, word: object, words: Sequence[str], error: type[Exception]) -> None:
+    """Raises ``error``, which lists ``words``, if ``word`` is none of them."""
+    if word not in words:
+        raise error(f"{word!r} is no {option}: write {', '.join(map(repr, words))}")
