@@ -55,11 +55,11 @@ class PasswordSearch:
             search.home.out("hash_set", hashed, password)
         meet(owner, "loaded", me, len(spaces))
 
-        _, hashed, status = owner.in_("search_task", px.ANY, str)
+        _, hashed, status = owner.in_("search_task", px.space.ANY, str)
         while status != "finished":
             _, _, password = search.rdp(int(hashed[:8], 16), "hash_set", hashed, str)
             owner.out("found_value", hashed, password)
-            _, hashed, status = owner.in_("search_task", px.ANY, str)
+            _, hashed, status = owner.in_("search_task", px.space.ANY, str)
 
     def check(self, wanted: list[str], found: dict[str, str]) -> None:
         """Raises AssertionError unless all passwords were found, and are right."""

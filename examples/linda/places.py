@@ -247,6 +247,6 @@ def main(kind: Callable[..., Program]) -> None:
     crew, place = options.pop("crew"), Place(options.pop("place"), options.pop("redis"))
     try:
         seconds = run(kind(**options), crew, place)
-    except (CrewError, px.PhalanxError) as error:
+    except (CrewError, px.errors.PhalanxError) as error:
         sys.exit(f"error: {error}")
     print(f"{kind.__name__}: right, in {seconds:.3f} s, with a crew of {crew} in {place.kind}")

@@ -77,7 +77,7 @@ class Search:
                     moment = min(2 * moment, _LONGEST_MOMENT)
                 else:
                     visited += 1
-                    with suppress(px.SpaceTimeoutError):
+                    with suppress(px.errors.SpaceTimeoutError):
                         found = soon(self.spaces[likely])(*template, timeout=_PATIENCE)
                         return self._found(number, found or (), likely, visited)
 

@@ -47,11 +47,11 @@ class Sorting:
         return reconstructed(sorted_parts)
 
     def crew(self, owner: px.Space, spaces: Sequence[px.Space], me: int, portion: None) -> None:
-        """Takes and sorts parts."""
-        _, part, status = owner.in_("sort_array", px.ANY, str)
+        """Sorts part after part."""
+        _, part, status = owner.in_("sort_array", px.space.ANY, str)
         while status != "finished":
             owner.out("sorted_parts", np.sort(part))
-            _, part, status = owner.in_("sort_array", px.ANY, str)
+            _, part, status = owner.in_("sort_array", px.space.ANY, str)
 
     def check(self, unsorted: Numbers, result: Numbers) -> None:
         """Raises AssertionError unless it equals numpy's sort of the whole array."""

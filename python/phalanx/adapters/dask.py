@@ -34,8 +34,8 @@ def get(manager: Manager) -> Callable[..., Any]:
     collection's ``compute`` and ``persist``, and of ``dask.config.set``.
 
     Tasks that do not depend on each other are computed side by side, chains of tasks as one. An exception arrives as
-    itself with a :class:`phalanx.RemoteTraceback` as its cause, and ends the computation; what was not begun is taken
-    back. Of ``compute``'s options, ``num_workers`` is how many tasks are under way at once.
+    itself with a :class:`phalanx.errors.RemoteTraceback` as its cause, and ends the computation; what was not begun is
+    taken back. Of ``compute``'s options, ``num_workers`` is how many tasks are under way at once.
     """
 
     def compute(graph: Any, keys: Any, num_workers: int | None = None, **options: Any) -> Any:

@@ -101,14 +101,14 @@ def _compared(difference: int) -> str:
     return f"DIFFERENT from the sequential ones, by up to {difference} grey levels"
 
 
-def _protection(summary: px.Summary) -> str:
+def _protection(summary: px.summary.Summary) -> str:
     bill = summary.bill
     if {one.level for one in summary.interpreters} == {"clear"} and not any(line.protection for line in bill.lines):
         return "none needed: every link is clear, inside this machine or a trusted network"
     return f"at most {1000 * bill.cost:.0f} ms, {bill.share:.2%} of the time"
 
 
-def _bill(summary: px.Summary) -> Table:
+def _bill(summary: px.summary.Summary) -> Table:
     table = Table("level", title_justify="left")
     for heading in ("bytes", "cryptography, both ends"):
         table.add_column(heading, justify="right")
@@ -117,7 +117,7 @@ def _bill(summary: px.Summary) -> Table:
     return table
 
 
-def _interpreters(summary: px.Summary) -> Table:
+def _interpreters(summary: px.summary.Summary) -> Table:
     table = Table("interpreter", "link", title_justify="left")
     for heading in ("tasks", "sent to it", "sent back", "busy", "protection"):
         table.add_column(heading, justify="right")

@@ -5,7 +5,7 @@ package phalanx-redis have these methods, with the same meaning. The class :clas
 in terms of them. Many threads may call them at once. They release the interpreter lock (GIL) while they wait. Arguments
 are positional, in this order, and the engine checks them.
 
-Words used below. *fields*: the values of a tuple. *template*: values (actuals), types (formals), :data:`phalanx.ANY`,
+Words used below. *fields*: the values of a tuple. *template*: values (actuals), types (formals), ``ANY``,
 queries (:class:`phalanx.space.Query`) and nested tuples of these. *select*: selectors, at most one of which is an
 order. *where*: a query over the whole tuple, or None. *transaction*: the number of a transaction that
 :meth:`Engine.begin` began, or None. Times are in seconds; None is no limit.
@@ -192,7 +192,7 @@ class Engine(Protocol):
         ...
 
     def info(self) -> dict[str, Any]:
-        """The values of :class:`phalanx.SpaceInfo`, by their names."""
+        """The values of :class:`phalanx.space.SpaceInfo`, by their names."""
         ...
 
     def close(self) -> None:

@@ -42,9 +42,9 @@ class SealingKey:
     Examples
     --------
     >>> import phalanx as px
-    >>> key, space = px.SealingKey(), px.Space()
+    >>> key, space = px.space.SealingKey(), px.Space()
     >>> space.out("salary", key.seal("Ada"), key.seal(5000, matched=False))
-    >>> key.open_fields(space.rd("salary", key.seal("Ada"), px.Sealed))
+    >>> key.open_fields(space.rd("salary", key.seal("Ada"), px.space.Sealed))
     ('salary', 'Ada', 5000)
     """
 
@@ -80,8 +80,8 @@ class SealingKey:
         Raises
         ------
         TypeError
-            The value is a formal (a type, :data:`phalanx.ANY`, a query). A space cannot look into a sealed field, so
-            the formal for one is :class:`phalanx.Sealed` itself.
+            The value is a formal (a type, ``ANY``, a query). A space cannot look into a sealed field, so
+            the formal for one is :class:`phalanx.space.Sealed` itself.
         """
         _refuse_formals(value, self._objects)
         return Sealed(*self._native.seal(value, matched, self._objects))

@@ -36,7 +36,7 @@ def key(value: Any) -> Selector:
     >>> import phalanx as px
     >>> space = px.Space()
     >>> space.out("x", 1, key="first")
-    >>> space.rdp(str, int, select=px.key("first"))
+    >>> space.rdp(str, int, select=px.space.key("first"))
     ('x', 1)
     """
     return Selector("key", value)
@@ -50,7 +50,7 @@ def label(value: Any) -> Selector:
     >>> import phalanx as px
     >>> space = px.Space()
     >>> space.out("x", 1, label="red")
-    >>> space.rdp(str, int, select=px.label("red"))
+    >>> space.rdp(str, int, select=px.space.label("red"))
     ('x', 1)
     """
     return Selector("label", value)

@@ -1,4 +1,4 @@
-"""Formals: the types and :data:`phalanx.ANY` that a template may hold besides values, as the native core reads them."""
+"""Formals: the types and ``ANY`` that a template may hold besides values, as the native core reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.space._records import Sealed, class_name, field_names, remember
 
 
 class Anything:
-    """The class of :data:`phalanx.ANY`."""
+    """The class of :data:`phalanx.space.ANY`."""
 
     __slots__ = ()
 

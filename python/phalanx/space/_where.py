@@ -115,9 +115,9 @@ def where(*path: int | str) -> Field:
     Parameters
     ----------
     *path : int or str
-        The way to the value: positions in tuples and lists, names in records. In the place of a field, ``px.where() >
-        3`` tests that field. There ``px.where("score") > 3`` tests the value ``score`` of a dataclass instance. In
-        ``where=px.where(1) > 3`` the query tests the field at position 1 of the tuple. More steps lead further inside.
+        The way to the value: positions in tuples and lists, names in records. In the place of a field, ``where() > 3``
+        tests that field. There ``where("score") > 3`` tests the value ``score`` of a dataclass instance. In
+        ``where=where(1) > 3`` the query tests the field at position 1 of the tuple. More steps lead further inside.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def where(*path: int | str) -> Field:
     >>> import phalanx as px
     >>> space = px.Space()
     >>> space.out_many([("load", 2), ("load", 7)])
-    >>> space.rdp("load", px.where() > 3)
+    >>> space.rdp("load", px.space.where() > 3)
     ('load', 7)
     """
     for step in path:
