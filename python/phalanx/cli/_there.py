@@ -146,10 +146,15 @@ _HOW = (
     ),
     click.option("--limit", metavar="RATE", help="The most bytes per second, like 100MB/s."),
     click.option(
-        "--bwlimit", callback=read_bwlimit, metavar="RATE", help="The same in the units of rsync: KiB per second, or like 1.5M."
+        "--bwlimit",
+        callback=read_bwlimit,
+        metavar="RATE",
+        help="The same in the units of rsync: KiB per second, or like 1.5M.",
     ),
     click.option(
-        "--stripes", metavar="HOSTS", help="Further machines at the executor's end, like b,c:7401, or at both ends: b,c/y,z."
+        "--stripes",
+        metavar="HOSTS",
+        help="Further machines at the executor's end, like b,c:7401, or at both ends: b,c/y,z.",
     ),
 )
 

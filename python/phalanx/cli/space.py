@@ -217,7 +217,12 @@ def create(
 @space.command()
 @click.argument("address")
 @_reaching
-@click.option("--rates", type=Seconds(0.1, 3600), metavar="SECONDS", help="Also show operations per second, measured over SECONDS.")
+@click.option(
+    "--rates",
+    type=Seconds(0.1, 3600),
+    metavar="SECONDS",
+    help="Also show operations per second, measured over SECONDS.",
+)
 def info(address: str, as_json: bool, grid: Grid, rates: float | None) -> None:
     """Show the space ADDRESS: tuples, waiting requests, indexes, rates, and the members of a replicated space.
 
