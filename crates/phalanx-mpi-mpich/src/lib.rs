@@ -4,7 +4,7 @@
 
 // Names are C's.
 #![allow(non_camel_case_types, non_upper_case_globals)]
-#![cfg_attr(test, allow(unused_imports))]
+#![cfg_attr(test, allow(dead_code, unused_imports, reason = "the tests are of `abi` alone"))]
 // How many arguments a function has, the standard says; sets of numbers convert to and from C.
 #![allow(clippy::too_many_arguments, clippy::wrong_self_convention)]
 

@@ -51,11 +51,13 @@ impl<E> From<io::Error> for Failure<E> {
 /// A connection that is ready for a link.
 #[derive(Debug)]
 pub struct Introduced {
+    /// The connection.
     pub socket: Socket,
     /// `None`: there was no handshake.
     pub shaken: Option<Shaken>,
     /// As in [`Dialled`].
     pub address: Option<SocketAddr>,
+    /// As in [`Dialled`].
     pub again: Target,
 }
 

@@ -52,7 +52,10 @@ pub enum Preamble {
     /// A user's requests about files.
     Files,
     /// The rank that connects to another rank of its program.
-    Rank { rank: u32 },
+    Rank {
+        /// The rank that connects.
+        rank: u32,
+    },
 }
 
 impl Preamble {

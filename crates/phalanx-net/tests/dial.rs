@@ -80,7 +80,7 @@ fn grid(offered: LevelSet) -> Grid {
 
 impl Grid {
     fn dial(&self) -> Dialled {
-        let target = Target::from(&"ws7.pipes:7400".parse().unwrap());
+        let target = Target::Host("ws7.pipes:7400".parse().unwrap());
         dial_by(&[&self.pipes], &target, PATIENCE).unwrap()
     }
 
@@ -145,7 +145,7 @@ fn each_transport_takes_its_own_targets() {
     assert_eq!(error.to_string(), "nothing leads to /tmp/here");
     let listener = Listener::bind("127.0.0.1:0").unwrap();
     let at = listener.address().unwrap();
-    let named = Target::from(&at.to_string().parse().unwrap());
+    let named = Target::Host(at.to_string().parse().unwrap());
     let dialled = dial(&named, PATIENCE).unwrap();
     assert_eq!((dialled.address, dialled.again), (Some(at), Target::At(at)));
     let folder = tempfile::tempdir().unwrap();

@@ -8,8 +8,11 @@ use std::sync::Arc;
 /// Elements in a program's memory.
 #[derive(Clone)]
 pub struct Buffer {
+    /// The address of the first element.
     pub start: *mut u8,
+    /// The number of elements.
     pub count: usize,
+    /// The datatype of each.
     pub datatype: Arc<Datatype>,
 }
 

@@ -47,6 +47,7 @@ impl Machines {
 
 /// One rank of each machine, for an operation among the machines.
 pub struct Speakers {
+    /// The rank of each machine that speaks for it.
     pub ranks: Arc<[usize]>,
     /// The place of the root, or of its machine's speaker, among them.
     pub root: usize,

@@ -26,8 +26,9 @@ static WORLD: OnceLock<World> = OnceLock::new();
 pub struct World {
     /// The process's number in the universe, which has all processes that its launcher ever starts.
     pub rank: usize,
-    /// The number of the first process of this world (MPI_COMM_WORLD), and how many it has.
+    /// The number of the first process of this world (MPI_COMM_WORLD).
     pub first: usize,
+    /// The number of processes of this world.
     pub size: usize,
     /// The processes of this world on this machine.
     pub local: std::ops::Range<usize>,
@@ -45,10 +46,12 @@ pub struct World {
     pub(super) orders: bool,
     pub(super) segment: Option<Arc<Segment>>,
     pub(super) bell: Option<Arc<Bell>>,
+    /// The link to the launcher; none without one.
     pub control: Option<Control>,
     /// Which of the programs in the launcher's command line this is (MPI_APPNUM).
     pub app: Option<u32>,
     pub(super) sleepers: Sleepers,
+    /// What answers the requests of other processes.
     pub services: Services,
     pub(crate) losses: Losses,
     /// Connections that are to come.

@@ -41,6 +41,7 @@ pub enum Target {
 /// A connection on which nothing has been sent yet.
 #[derive(Debug)]
 pub struct Dialled {
+    /// The connection.
     pub socket: Socket,
     /// The address by which a policy judges the server. `None`: it is on this machine.
     pub address: Option<SocketAddr>,

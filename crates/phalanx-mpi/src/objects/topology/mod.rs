@@ -11,8 +11,11 @@ pub use neighbours::Neighbours;
 /// What a communicator's processes are arranged as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Topology {
+    /// A grid (MPI_Cart_create).
     Cartesian(Cartesian),
+    /// A graph (MPI_Graph_create).
     Graph(Graph),
+    /// A graph of which each process knows its own edges (MPI_Dist_graph_create).
     Distributed(Distributed),
 }
 
