@@ -166,7 +166,7 @@ def kept_of(folder: Path) -> dict[str, object]:
     return found
 
 
-ALL = ("owner", "group", "xattrs", "acls", "hard-links")
+ALL: tuple[px.words.Kept, ...] = ("owner", "group", "xattrs", "acls", "hard-links")
 
 
 @pytest.mark.parametrize("side", SIDES)
