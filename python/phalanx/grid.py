@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phalanx._reach import Reach
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from phalanx.transfer import CopyReport, Files, SyncReport
     from phalanx.transfer._copy import CopyOptions
     from phalanx.transfer._sync import SyncOptions
-
-#: Beginnings of addresses of spaces that are at no machine of a grid.
-_ELSEWHERE = ("unix:", "redis:", "rediss:", "redis+")
 
 
 class Grid:
@@ -172,11 +169,14 @@ class Grid:
         ('10.0.0.7:7400/jobs', '10.0.0.8:7400/jobs')
         """
         from phalanx.space import Space
+        from phalanx.space._elsewhere import is_elsewhere
 
         if not isinstance(name, str):
+            if any(isinstance(one, str) and is_elsewhere(one) for one in name):
+                raise SpaceError("spaces at other servers are no members of a grid's space: open them with px.Space")
             members = [self.space_address(one) if isinstance(one, str) else one for one in name]
             return Space(members, placement=placement or "local", **self.links(), **options)
-        if name.startswith(_ELSEWHERE[1:]):
+        if is_elsewhere(name):
             return Space(name, **options)
         if placement is not None and "/" not in name:
             everywhere = [f"{address}/{name}" for address in self._addresses(name)]
@@ -193,7 +193,11 @@ class Grid:
             The name has no machine, and the grid names none.
         """
         machine, slash, space = name.rpartition("/")
-        if name.startswith(_ELSEWHERE) or (slash and Path(machine).is_file()):
+        from phalanx.space._elsewhere import is_elsewhere
+
+        if name.startswith("unix:") or is_elsewhere(name):
+            return name
+        if slash and machine not in self.machines and os.path.isfile(machine):  # noqa: PTH113  # also of a long text
             return name
         return f"{self.address(machine) if slash else self._addresses(name)[0]}/{space}"
 

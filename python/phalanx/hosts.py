@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 PORT = 7400
 _LINE = re.compile(
     r"(?:(?P<name>(?!trusted\s*=)[\w.-]+)\s*=\s*)?"
-    r"<?\s*(?P<host>\[[^\]]+\]|[^\s,<>:=]+)(?:\s*[,:\s]\s*(?P<port>\d+))?\s*>?",
+    r"<?\s*(?P<host>\[[^\]]+\]|[^\s,<>:=/]+)(?:\s*[,:\s]\s*(?P<port>\d+))?\s*>?",
 )
 _TRUSTED = re.compile(r"trusted\s+(?P<network>[0-9a-fA-F.:]+(?:/\d+)?)")
 _WITH_PORT = re.compile(r":\d+$")
@@ -96,7 +97,7 @@ class Hosts:
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> Hosts:
-        """The machines that a list names. Each entry is what a line of a hosts file may be, like ``"lab:7400"``.
+        """The machines that a list names. Each entry is what a line of a hosts file says of a machine: ``"lab:7400"``.
 
         Raises
         ------
@@ -164,7 +165,7 @@ def read_hosts(machines: Machines | None) -> Hosts | None:
     """
     if machines is None or isinstance(machines, Hosts):
         return machines
-    if isinstance(machines, str) and ("," in machines or ":" in machines) and not Path(machines).is_file():
+    if isinstance(machines, str) and ("," in machines or ":" in machines) and not os.path.isfile(machines):  # noqa: PTH113  # also of a long text
         return Hosts.of(filter(None, (part.strip() for part in machines.split(","))))
     if isinstance(machines, str) or not isinstance(machines, Iterable):
         return Hosts(machines)
@@ -182,8 +183,9 @@ def _said(line: str) -> str:
 
 def _machine(line: str, place: str) -> Machine:
     match = _LINE.fullmatch(_said(line))
-    if match is None:
-        wanted = "trusted NETWORK" if _said(line).split()[:1] == ["trusted"] else "machine port"
+    is_network = _said(line).startswith("trusted ")
+    if match is None or is_network:
+        wanted = "trusted NETWORK" if is_network else "machine port"
         raise RecruitError(f"{place}: {line.strip()!r} is not: {wanted}")
     return Machine(match["name"] or "", f"{match['host']}:{match['port'] or PORT}")
 

@@ -15,6 +15,7 @@ import pytest
 from api.executors import PHALANX, Executors
 from click.testing import CliRunner, Result
 from conftest import Eventually
+from phalanx import _native
 from phalanx.cli import commands
 from phalanx.hosts import read_hosts
 from phalanx.launching import BspOptions, LaunchOptions, RunOptions, _run
@@ -23,6 +24,13 @@ from phalanx.space._option_types import GridSpaceOptions, MoreOptions, ServeOpti
 from phalanx.space._serve import serving, start
 from phalanx.transfer._copy import CopyOptions
 from phalanx.transfer._sync import SyncOptions
+
+
+def _identity(folder: Path) -> Path:
+    """The identity of a user of a grid that has no machines."""
+    path = folder / "user.pem"
+    path.write_text(_native.issue_member(_native.create_grid(), "user", "ada"))
+    return path
 
 
 @dataclass
@@ -199,6 +207,39 @@ def test_a_space_without_a_machine() -> None:
     with pytest.raises(px.errors.SpaceError, match=r"write MACHINE/jobs, or px\.Grid\(hosts\)"):
         px.Grid().space("jobs")
     assert px.Grid().space_address("unix:/run/s/jobs") == "unix:/run/s/jobs"
+
+
+def test_a_machine_called_redis_is_one_of_the_grid(tmp_path: Path) -> None:
+    grid = px.Grid(["redis:7400"], identity=tmp_path / "nobody.pem")
+    assert grid.space_address("redis:7400/jobs") == "redis:7400/jobs"
+    with pytest.raises(px.IdentityError, match="nobody"):
+        grid.space("redis:7400/jobs")
+    with pytest.raises(px.SpaceError, match="no members of a grid"):
+        grid.space(["redis://one/0/jobs"], placement="owner")
+
+
+def test_a_file_does_not_hide_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ws7").write_text("elsewhere 7400\n")
+    assert px.Grid(["ws7 = 10.0.0.7"]).space_address("ws7/jobs") == "10.0.0.7:7400/jobs"
+
+
+def test_many_machines_in_one_text() -> None:
+    names = [f"node{number:03}.lab.example" for number in range(40)]
+    grid = px.Grid(",".join(f"{name}:7400" for name in names))
+    assert list(grid.machines) == names
+    assert grid.space_address(f"{'x' * 300}/jobs") == f"{'x' * 300}:7400/jobs"
+
+
+@pytest.mark.parametrize("line", ["trusted 10", "trusted 10.0.0.0/8", "runs/hosts.txt"])
+def test_what_is_no_machine_in_a_list(line: str) -> None:
+    with pytest.raises(px.RecruitError, match="is not"):
+        px.Grid(["ws7", line])
+
+
+def test_a_word_that_is_no_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        px.copy(tmp_path, "ws7:/x", include="not\udcff text", identity=_identity(tmp_path))
 
 
 def test_a_grid_without_machines_is_this_one() -> None:

@@ -10,6 +10,7 @@ use crate::seal::{Context, SECRET};
 use crate::socket::Timed;
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{PREFIX, decode, encode};
+use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
 use rustls::{Connection, HandshakeKind};
 use std::io::{self, Read, Write};
@@ -24,6 +25,8 @@ const EXPORTED: &[u8] = b"EXPORTER-phalanx-link";
 /// Length in bytes of the server's message with the levels that it accepts, and of the client's message with its
 /// choice.
 const WORD: usize = 3;
+/// Bytes of a choice: the levels, and the digest of what the client sent in the clear.
+const CHOICE: usize = WORD + 32;
 
 /// The result of a handshake, as a link over the connection needs it.
 #[derive(Debug)]
@@ -79,8 +82,8 @@ impl Shaken {
 /// until the socket's deadline, and reads no byte beyond the handshake.
 ///
 /// Offer and choice travel inside TLS, so an attacker on the wire can neither see nor change them. `said`: the bytes
-/// that the client sent in the clear before. If the two ends differ in these or in the levels, they get different keys.
-/// On an error, the peer gets an alert, best effort.
+/// that the client sent in the clear before. The choice carries their digest, so a connection for one service cannot be
+/// turned into one for another, whatever the levels. If TLS fails, the peer gets an alert, best effort.
 pub fn offer(
     mut connection: Connection,
     offered: [LevelSet; 3],
@@ -90,17 +93,36 @@ pub fn offer(
     drive(&mut connection, socket)?;
     connection.writer().write_all(&encode(&offered, 0)[PREFIX..])?;
     send(&mut connection, socket)?;
-    let levels: Levels = decode(&hear(&mut connection, socket)?).map_err(invalid)?;
-    match not_offered(levels, offered) {
-        Some(level) => Err(invalid(format!("the peer wants {level}, which is not offered"))),
-        None => Shaken::of(&mut connection, levels, said),
+    let choice: [u8; CHOICE] = hear(&mut connection, socket)?;
+    let levels: Levels = decode(&choice[..WORD]).map_err(invalid)?;
+    if let Some(level) = not_offered(levels, offered) {
+        return Err(invalid(format!("the peer wants {level}, which is not offered")));
     }
+    if choice != choice_of(levels, said) {
+        return Err(invalid("the peer began a connection for something else, which was changed on the way"));
+    }
+    Shaken::of(&mut connection, levels, said)
+}
+
+/// What a client that has said this in the clear sends inside TLS, to choose the levels.
+fn choice_of(levels: Levels, said: &[u8]) -> [u8; CHOICE] {
+    let mut choice = [0; CHOICE];
+    choice[..WORD].copy_from_slice(&encode(&levels, 0)[PREFIX..]);
+    choice[WORD..].copy_from_slice(digest(&SHA256, said).as_ref());
+    choice
 }
 
 /// A level that is chosen but not offered.
 fn not_offered(chosen: Levels, offered: [LevelSet; 3]) -> Option<Level> {
     let mut missing = Mark::ALL.into_iter().filter(|mark| !offered[*mark as usize].contains(chosen.of(*mark)));
     missing.next().map(|mark| chosen.of(mark))
+}
+
+fn check_offered(chosen: Levels, offered: [LevelSet; 3]) -> io::Result<()> {
+    match not_offered(chosen, offered) {
+        Some(level) => Err(invalid(format!("the peer does not offer {level}"))),
+        None => Ok(()),
+    }
 }
 
 /// The client's side of [`offer`] where the levels are known. The choice is sent with the end of the handshake.
@@ -113,7 +135,7 @@ pub fn choose_ahead(
     said: &[u8],
     socket: &mut Timed<'_>,
 ) -> io::Result<Shaken> {
-    connection.writer().write_all(&encode(&levels, 0)[PREFIX..])?; // TLS keeps it until the server is authenticated
+    connection.writer().write_all(&choice_of(levels, said))?; // TLS keeps it until the server is authenticated
     drive(&mut connection, socket)?;
     let mut shaken = Shaken::of(&mut connection, levels, said)?;
     shaken.awaited = Some(AwaitedOffer { connection, levels, word: [0; WORD], heard: 0 });
@@ -128,9 +150,11 @@ pub fn choose<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     socket: &mut Timed<'_>,
 ) -> io::Result<Shaken> {
     drive(&mut connection, socket)?;
-    let offered = decode(&hear(&mut connection, socket).map_err(refused)?).map_err(invalid)?;
+    let word: [u8; WORD] = hear(&mut connection, socket).map_err(refused)?;
+    let offered = decode(&word).map_err(invalid)?;
     let levels = choose(offered).map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
-    connection.writer().write_all(&encode(&levels, 0)[PREFIX..])?;
+    check_offered(levels, offered)?;
+    connection.writer().write_all(&choice_of(levels, said))?;
     send(&mut connection, socket)?;
     Shaken::of(&mut connection, levels, said)
 }
@@ -147,8 +171,8 @@ fn refused(error: io::Error) -> io::Error {
 }
 
 /// The next message of the peer inside TLS.
-fn hear(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<[u8; WORD]> {
-    let (mut word, mut heard) = ([0; WORD], 0);
+fn hear<const N: usize>(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<[u8; N]> {
+    let (mut word, mut heard) = ([0; N], 0);
     loop {
         match connection.reader().read(&mut word[heard..]) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -156,7 +180,7 @@ fn hear(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<[u8; 
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => take(connection, &receive(socket)?)?,
             Err(error) => return Err(error),
         }
-        if heard == WORD {
+        if heard == N {
             return Ok(word);
         }
     }
@@ -258,10 +282,7 @@ impl AwaitedOffer {
     }
 
     fn check(&self) -> io::Result<()> {
-        match not_offered(self.levels, decode(&self.word).map_err(invalid)?) {
-            Some(level) => Err(invalid(format!("the peer does not offer {level}"))),
-            None => Ok(()),
-        }
+        check_offered(self.levels, decode(&self.word).map_err(invalid)?)
     }
 }
 

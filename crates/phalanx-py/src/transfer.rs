@@ -105,7 +105,9 @@ pub struct Copy(node::Copy);
 impl Copy {
     /// Begins a copy.
     #[new]
-    fn new(order: Order) -> PyResult<Copy> {
+    fn new(order: &Bound<'_, PyAny>) -> PyResult<Copy> {
+        // The error of a field says what is wrong with the user's word; the one around it only names the field.
+        let order: Order = order.extract().map_err(|error: PyErr| error.cause(order.py()).unwrap_or(error))?;
         Ok(Copy(node::Copy::start(order.read()?).map_err(|error| raise("TransferError", error))?))
     }
 

@@ -27,11 +27,10 @@ BROKEN_PIPE = 141
 
 #: The options that name a grid: its machines, who the user is to them, and what links to them may be.
 _GRID = (
-    click.option("--hosts", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of machines."),
     click.option(
         "--hosts",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A hosts file: ports and trusted networks.",
+        help="A hosts file: machines by name, ports and trusted networks.",
     ),
     click.option(
         "--identity",
@@ -96,7 +95,8 @@ def read_bwlimit(context: click.Context, option: click.Parameter, word: str | No
         raise click.BadParameter(f"{word!r}: write KiB a second, or a number with K, M or G", context, option)
     base = 1000 if (match["base"] or "").lower() == "b" else 1024
     power = "kmgt".index(match["unit"].lower()) + 1 if match["unit"] else 1
-    return int(float(match["number"]) * base**power) or None
+    number = float(match["number"])
+    return max(1, int(number * base**power)) if number else None
 
 
 #: As :func:`phalanx.copy` and :func:`phalanx.sync` take them.
@@ -142,7 +142,7 @@ _HOW = (
         type=Seconds(0),
         default=60.0,
         show_default=True,
-        help="Seconds to retry after the connection is lost.",
+        help="Seconds to retry after the connection is lost; 0: give up at once, unlike rsync.",
     ),
     click.option("--limit", metavar="RATE", help="The most bytes per second, like 100MB/s."),
     click.option(

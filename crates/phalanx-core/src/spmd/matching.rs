@@ -2,39 +2,10 @@
 //! order in which they were posted.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
+use super::envelope::{ContextHasher, Envelope, Pattern};
 use super::unexpected::Unexpected;
-
-/// The parts of a message that decide which receive it matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Envelope {
-    /// Messages of different contexts never match.
-    pub context: u64,
-    /// The sender's rank in the communicator.
-    pub source: i32,
-    /// The tag that the sender gave.
-    pub tag: i32,
-}
-
-/// The parts of a receive that decide which message it matches. `None` is a wildcard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pattern {
-    /// The context, which must be the message's.
-    pub context: u64,
-    /// The sender's rank.
-    pub source: Option<i32>,
-    /// The tag.
-    pub tag: Option<i32>,
-}
-
-impl Pattern {
-    /// Whether a receive with this pattern may get this message. The caller has already compared the contexts.
-    #[inline]
-    pub fn takes(&self, envelope: &Envelope) -> bool {
-        self.source.is_none_or(|source| source == envelope.source) && self.tag.is_none_or(|tag| tag == envelope.tag)
-    }
-}
 
 /// The queues of one process: receives that wait for messages, and messages that wait for receives.
 #[derive(Debug)]
@@ -80,7 +51,7 @@ impl<R, M> Matching<R, M> {
     }
 
     /// The first unexpected message that matches, without removing it.
-    pub fn look(&self, pattern: &Pattern) -> Option<(&Envelope, &M)> {
+    pub fn look(&self, pattern: &Pattern) -> Option<(Envelope, &M)> {
         self.contexts.get(&pattern.context)?.unexpected.look(pattern)
     }
 
@@ -131,26 +102,6 @@ impl<R, M> Matching<R, M> {
         let Some(queues) = self.contexts.remove(&context) else { return (Vec::new(), Vec::new()) };
         let receives = queues.posted.into_iter().map(|(_, receive)| receive).collect();
         (receives, queues.unexpected.into_messages())
-    }
-}
-
-/// No adversary chooses the context numbers, so a multiplication spreads them well enough.
-#[derive(Debug, Default)]
-pub struct ContextHasher(u64);
-
-impl Hasher for ContextHasher {
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    #[inline]
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }
 }
 

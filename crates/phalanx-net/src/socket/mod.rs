@@ -59,9 +59,11 @@ impl Socket {
     }
 
     /// Connects to a process of this machine that listens at `path`. Fails on systems without unix sockets.
-    pub(crate) fn unix(path: &Path) -> io::Result<Socket> {
+    pub(crate) fn unix(path: &Path, patience: Duration) -> io::Result<Socket> {
         let raw = Raw::new(Domain::UNIX, Type::STREAM, None)?;
+        raw.set_write_timeout(Some(patience))?; // holds for connecting too
         raw.connect(&SockAddr::unix(path)?)?;
+        raw.set_write_timeout(None)?;
         Ok(Socket { raw })
     }
 

@@ -33,7 +33,8 @@ fn dial_any(address: &Address, patience: Duration) -> io::Result<Dialled> {
 
 fn dial_at(address: &SocketAddr, patience: Duration) -> io::Result<Dialled> {
     let socket = Socket::tcp(TcpStream::connect_timeout(address, patience)?)?;
-    let address = socket.peer()?;
+    // A server that hangs up at once leaves no peer: its hang-up is the error to show.
+    let address = socket.peer().unwrap_or(*address);
     Ok(Dialled { socket, address: Some(address), again: Target::At(address) })
 }
 

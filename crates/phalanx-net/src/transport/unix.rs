@@ -9,15 +9,15 @@ use std::time::Duration;
 pub(super) struct Unix;
 
 impl Transport for Unix {
-    /// The system connects or refuses at once, so there is nothing to be patient for.
-    fn dial(&self, target: &Target, _: Duration) -> Option<io::Result<Dialled>> {
+    /// The system connects or refuses at once, unless too many connections wait for a server that takes none.
+    fn dial(&self, target: &Target, patience: Duration) -> Option<io::Result<Dialled>> {
         match target {
-            Target::Path(path) => Some(dial_path(path)),
+            Target::Path(path) => Some(dial_path(path, patience)),
             Target::Host(_) | Target::At(_) => None,
         }
     }
 }
 
-fn dial_path(path: &Path) -> io::Result<Dialled> {
-    Ok(Dialled { socket: Socket::unix(path)?, address: None, again: path.into() })
+fn dial_path(path: &Path, patience: Duration) -> io::Result<Dialled> {
+    Ok(Dialled { socket: Socket::unix(path, patience)?, address: None, again: path.into() })
 }

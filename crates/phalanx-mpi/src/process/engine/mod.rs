@@ -431,7 +431,7 @@ impl Engine {
     /// The message that a receive of this pattern would get: who sent it, its tag and its length.
     pub fn probe(&self, pattern: &Pattern) -> Option<Status> {
         let (envelope, message) = self.matching.look(pattern)?;
-        Some(self.status_of(envelope, *message))
+        Some(self.status_of(&envelope, *message))
     }
 
     /// The same, taken out: it waits for [`Engine::receive_message`] alone.
