@@ -333,12 +333,12 @@ fn a_client_that_chooses_ahead_what_is_not_offered_is_refused_and_hears_so() {
 }
 
 #[test]
-fn ends_that_heard_different_preambles_do_not_understand_each_other() {
-    let safe = Levels::all(Level::Safe);
-    let ((link, _reader), server, accepted) = meet((safe, b"a copy"), (safe, b"another copy"));
-    let (_link, reader) = Link::new(server, Some(accepted.unwrap()), MAX_BODY).unwrap();
-    link.send(Mark::None, start(&sent(0)), vec![sent(0).into()]).unwrap();
-    assert!(matches!(read(reader).recv_timeout(PATIENCE).unwrap(), Err(LinkError::Failed(_))));
+fn a_preamble_that_was_changed_on_the_way_ends_the_handshake_at_every_level() {
+    for level in [Level::Clear, Level::Authenticated, Level::Safe, Level::Private] {
+        let levels = Levels::all(level);
+        let (_client, _server, accepted) = meet((levels, b"a copy"), (levels, b"another copy"));
+        assert!(accepted.unwrap_err().to_string().contains("which was changed on the way"), "{level}");
+    }
 }
 
 #[test]
