@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from phalanx._reach import Reach
 from phalanx.errors import RecruitError, SpaceError
-from phalanx.hosts import Machines
+from phalanx.hosts import Machines, is_file
 from phalanx.security import Rules
 from phalanx.words import Level, Placement, Policy, StrPath
 
@@ -172,9 +171,10 @@ class Grid:
         from phalanx.space._elsewhere import is_elsewhere
 
         if not isinstance(name, str):
-            if any(isinstance(one, str) and is_elsewhere(one) for one in name):
+            named = list(name)
+            if any(isinstance(one, str) and is_elsewhere(one) for one in named):
                 raise SpaceError("spaces at other servers are no members of a grid's space: open them with px.Space")
-            members = [self.space_address(one) if isinstance(one, str) else one for one in name]
+            members = [self.space_address(one) if isinstance(one, str) else one for one in named]
             return Space(members, placement=placement or "local", **self.links(), **options)
         if is_elsewhere(name):
             return Space(name, **options)
@@ -192,12 +192,11 @@ class Grid:
         SpaceError
             The name has no machine, and the grid names none.
         """
-        machine, slash, space = name.rpartition("/")
-        from phalanx.space._elsewhere import is_elsewhere
+        from phalanx.space._elsewhere import is_at_machine
 
-        if name.startswith("unix:") or is_elsewhere(name):
-            return name
-        if slash and machine not in self.machines and os.path.isfile(machine):  # noqa: PTH113  # also of a long text
+        machine, slash, space = name.rpartition("/")
+        names_file = slash and machine not in self.machines and is_file(machine)
+        if names_file or not is_at_machine(name):
             return name
         return f"{self.address(machine) if slash else self._addresses(name)[0]}/{space}"
 

@@ -165,11 +165,16 @@ def read_hosts(machines: Machines | None) -> Hosts | None:
     """
     if machines is None or isinstance(machines, Hosts):
         return machines
-    if isinstance(machines, str) and ("," in machines or ":" in machines) and not os.path.isfile(machines):  # noqa: PTH113  # also of a long text
+    if isinstance(machines, str) and ("," in machines or ":" in machines) and not is_file(machines):
         return Hosts.of(filter(None, (part.strip() for part in machines.split(","))))
     if isinstance(machines, str) or not isinstance(machines, Iterable):
         return Hosts(machines)
     return Hosts.of(machines)
+
+
+def is_file(text: str) -> bool:
+    """Whether a text is the path of a file. It may be too long for a path, as the addresses of many machines are."""
+    return os.path.isfile(text)  # noqa: PTH113  # Path.is_file raises for a long text
 
 
 def with_port(machine: str) -> str:

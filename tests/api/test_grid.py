@@ -218,6 +218,14 @@ def test_a_machine_called_redis_is_one_of_the_grid(tmp_path: Path) -> None:
         grid.space(["redis://one/0/jobs"], placement="owner")
 
 
+def test_members_may_come_one_by_one(lab: Lab) -> None:
+    names = (f"{machine}/one-by-one" for machine in lab.grid.machines)
+    with lab.grid.space(names, placement="hash(1)") as space:
+        space.out_many(("item", number) for number in range(100))
+        with lab.grid.space(f"{list(lab.grid.machines)[1]}/one-by-one") as part:
+            assert 0 < part.count("item", int) < 100
+
+
 def test_a_file_does_not_hide_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ws7").write_text("elsewhere 7400\n")
@@ -229,6 +237,8 @@ def test_many_machines_in_one_text() -> None:
     grid = px.Grid(",".join(f"{name}:7400" for name in names))
     assert list(grid.machines) == names
     assert grid.space_address(f"{'x' * 300}/jobs") == f"{'x' * 300}:7400/jobs"
+    with pytest.raises(px.PhalanxError):
+        px.Space(f"{'x' * 300}/jobs")
 
 
 @pytest.mark.parametrize("line", ["trusted 10", "trusted 10.0.0.0/8", "runs/hosts.txt"])

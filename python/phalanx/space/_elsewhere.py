@@ -26,6 +26,11 @@ def is_elsewhere(address: str) -> bool:
     return _SCHEME.match(address) is not None
 
 
+def is_at_machine(address: str) -> bool:
+    """Whether the address begins with a machine: it has no scheme, and is no unix socket."""
+    return not address.startswith("unix:") and not is_elsewhere(address)
+
+
 def open_elsewhere(address: str, objects: bool, options: dict[str, Any]) -> Engine | None:
     """The engine for an address with a scheme. None if there is no such scheme. Raises SpaceError if the package for it
     is not installed."""

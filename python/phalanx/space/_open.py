@@ -14,10 +14,10 @@ from phalanx import _native
 from phalanx._native import LocalSpace
 from phalanx._reach import USER, Reach, own_identity
 from phalanx.errors import SpaceError
-from phalanx.hosts import read_hosts, with_port
+from phalanx.hosts import is_file, read_hosts, with_port
 from phalanx.security import Rules
 from phalanx.space._card import Card
-from phalanx.space._elsewhere import is_elsewhere, open_elsewhere
+from phalanx.space._elsewhere import is_at_machine, open_elsewhere
 from phalanx.space._engine import Engine, Over
 from phalanx.space._members import Members
 from phalanx.space._options import check_options
@@ -134,7 +134,7 @@ def reach(
 def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> tuple[str, list[str]]:
     """The address of a replicated space and its members: the first machines of a hosts file, or the machine of the
     address and ``members``. Raises SpaceError if their number is not ``replicas``."""
-    if not isinstance(address, str) or address.startswith("unix:") or is_elsewhere(address):
+    if not isinstance(address, str) or not is_at_machine(address):
         raise SpaceError("replicas= is for spaces at HOST:PORT/NAME, or HOSTS_FILE/NAME: servers keep them together")
     place, _, name = address.rpartition("/")
     named = None if members else _named(address)
@@ -170,7 +170,7 @@ def members_of(address: str) -> list[str] | None:
 def _named(address: str) -> list[str] | None:
     """The machines that HOSTS_FILE/NAME names, as HOST:PORT. None if there is no such file."""
     file = address.rpartition("/")[0]
-    known = read_hosts(Path(file)) if file and Path(file).is_file() else None
+    known = read_hosts(Path(file)) if file and is_file(file) else None
     return None if known is None else known.addresses
 
 
