@@ -80,9 +80,9 @@ pub struct Rule {
     pub network: Network,
     /// The role in the peer's certificate.
     pub role: Option<String>,
-    /// What the link carries.
+    /// The mark of the frames to which the rule applies.
     pub mark: Option<Mark>,
-    /// What the rule says about the level.
+    /// The bound that the rule sets for the level.
     pub bound: Bound,
 }
 
@@ -153,7 +153,7 @@ pub struct Verdict {
 pub struct Agreed {
     /// The level for each mark.
     pub levels: Levels,
-    /// For people: what decided each level.
+    /// The reason for each level, for messages to users.
     pub why: [String; 3],
     /// For each mark: whether the user's explicit words made the level weaker than the default.
     pub weaker: [bool; 3],

@@ -14,13 +14,13 @@ use std::time::Duration;
 pub struct Question<'a> {
     /// The session that asks, and the number of its request.
     pub asker: Asker,
-    /// What a tuple must match.
+    /// The template that a tuple must match.
     pub template: &'a Template,
     /// The options of the request.
     pub get: &'a Get,
     /// The transaction under which the request is made.
     pub transaction: Option<TransactionId>,
-    /// What the answer is.
+    /// The kind of answer that the session wants.
     pub goal: Goal,
 }
 

@@ -143,7 +143,7 @@ pub struct Dated {
 /// A file, folder, link or something else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// What it is.
+    /// Whether it is a file, a folder, a link or something else.
     pub kind: Kind,
     /// Permission bits; `None` if the system has none.
     pub mode: Option<u32>,
@@ -175,7 +175,7 @@ pub enum Kind {
 pub struct Found {
     /// Its path within the listed folder, as bytes.
     pub path: Vec<u8>,
-    /// What it is, or why it could not be examined.
+    /// The description of the entry, or the reason why it could not be examined.
     pub about: Result<About, String>,
 }
 

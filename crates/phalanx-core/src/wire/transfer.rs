@@ -125,7 +125,7 @@ pub struct Chunk {
 pub struct Request {
     /// Which end sends.
     pub direction: Direction,
-    /// What the executor reads or writes.
+    /// The path or memory that the executor reads or writes.
     pub target: Target,
     /// The level of the streams.
     pub level: Level,
