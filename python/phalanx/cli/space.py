@@ -63,6 +63,12 @@ def space() -> None:
     "--most-bytes", type=click.IntRange(1), help="The most memory of one space. [default: half of the machine's]"
 )
 @click.option(
+    "--most-memory",
+    type=click.IntRange(1),
+    metavar="BYTES",
+    help="The most memory of all spaces; one user has at most 3 times what is left. [default: 2/3 of the machine's]",
+)
+@click.option(
     "--user-share",
     type=click.IntRange(1, 100),
     default=25,
@@ -90,6 +96,7 @@ def serve(
     clients: int,
     directory: Path | None,
     most_bytes: int | None,
+    most_memory: int | None,
     user_share: int,
     most_unfinished: int | None,
     as_json: bool,
@@ -114,6 +121,7 @@ def serve(
         sessions=clients,
         directory=directory or _serve.directory_of(address),
         most_bytes=most_bytes,
+        most_memory=most_memory,
         user_share=user_share,
         most_unfinished=most_unfinished,
     )

@@ -72,6 +72,7 @@ class ServeOptions(LinkOptions, total=False):
     sessions: int
     directory: StrPath | None
     most_bytes: int | None
+    most_memory: int | None
     user_share: int
     most_unfinished: int | None
     says: bool

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,9 +15,9 @@ from phalanx.errors import IdentityError, PolicyError
 from phalanx.security import Rules, policy_words
 from phalanx.words import Policy, StrPath
 
-#: Default limits as divisors of the machine's memory: half for one space, a quarter for all messages that have begun to
-#: arrive.
-_HALF, _QUARTER = 2, 4
+#: Default limits as parts of the machine's memory: for all spaces together, for one of them, and for all messages that
+#: have begun to arrive. One user's spaces may take three quarters of what all may: as much as one space.
+_SPACES, _SPACE, _UNFINISHED = 2 / 3, 1 / 2, 1 / 4
 
 
 def serving(
@@ -28,6 +29,7 @@ def serving(
     sessions: int = 4096,
     directory: StrPath | None = None,
     most_bytes: int | None = None,
+    most_memory: int | None = None,
     user_share: int = 25,
     most_unfinished: int | None = None,
 ) -> dict[str, Any]:
@@ -47,11 +49,14 @@ def serving(
         The folder of durable spaces. Without it there are none.
     most_bytes
         Maximum memory of one space in bytes.
+    most_memory
+        Maximum memory of all spaces together in bytes. One user's spaces may take up to three times what they leave.
     user_share
         The percentage of the common limits that one user may have.
     most_unfinished
         Maximum bytes of messages that have begun to arrive, of all clients together.
     """
+    available = memory()
     return {
         "accepted": list(accept),
         "access": None if access is None else _read(access),
@@ -59,9 +64,10 @@ def serving(
         "spaces": spaces,
         "sessions": sessions,
         "user_share": user_share,
-        "unfinished": most_unfinished if most_unfinished is not None else memory() // _QUARTER,
+        "memory": most_memory if most_memory is not None else int(available * _SPACES),
+        "unfinished": most_unfinished if most_unfinished is not None else int(available * _UNFINISHED),
         "directory": None if directory is None else os.fspath(directory),
-        "most": {"most_bytes": most_bytes if most_bytes is not None else memory() // _HALF},
+        "most": {"most_bytes": most_bytes if most_bytes is not None else int(available * _SPACE)},
     }
 
 
@@ -104,11 +110,34 @@ def directory_of(address: str) -> Path | None:
 
 
 def memory() -> int:
-    """The memory of this machine in bytes; a guess of 8 GiB if the system does not tell."""
+    """The memory that this process may use, in bytes: the machine's, or the least limit of its control groups.
+
+    A guess of 8 GiB if the system does not tell.
+    """
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
-        return 8 << 30
+        machine = 8 << 30
+    return min([machine, *group_limits()])
+
+
+def group_limits(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> Iterator[int]:
+    """The limits of this process' control groups and of those around them, of version 2 and version 1."""
+    try:
+        lines = groups.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    for line in lines:
+        _, controllers, path = ([*line.split(":", 2), "", ""])[:3]
+        if not path or (controllers and "memory" not in controllers.split(",")):
+            continue
+        top, name = (mounted / "memory", "memory.limit_in_bytes") if controllers else (mounted, "memory.max")
+        inner = top / path.lstrip("/")
+        for folder in (inner, *inner.parents):
+            with contextlib.suppress(OSError, ValueError):  # no limit is the word max
+                yield int((folder / name).read_text(encoding="ascii"))
+            if folder == top:
+                break
 
 
 def _read(path: StrPath) -> str:

@@ -13,6 +13,7 @@ mod number;
 mod offers;
 mod once;
 mod past;
+mod pool;
 mod query;
 mod reader;
 mod reads;
@@ -40,6 +41,7 @@ pub use doubt::InDoubt;
 pub use kept::{GRACE, HERE};
 pub use once::MOST_CLIENTS;
 pub use past::{MOST_OPEN, Past};
+pub use pool::{Account, Pool};
 pub use query::{Comparison, Operation, Query, Step};
 pub use reader::{Limits, MOST_CLASSES, MOST_DIMENSIONS, MOST_NAME, Reader, mask, tag, unzigzag, zigzag};
 pub use search::{Goal, Outcome, Question};
@@ -60,6 +62,7 @@ use kept::Kept;
 use log::Log;
 use offers::Offer;
 use once::Clients;
+use pool::Charge;
 use reads::Reads;
 use register::{Interest, Kind, Register};
 use search::Search;
@@ -174,6 +177,8 @@ pub struct Space {
     expired: u64,
     /// Set in a space whose changes are logged.
     kept: Option<Box<Kept>>,
+    /// Set in a space that shares its memory with others.
+    charge: Option<Charge>,
 }
 
 impl Space {
@@ -217,6 +222,7 @@ impl Space {
             takes: 0,
             expired: 0,
             kept: None,
+            charge: None,
             // The data of a group must not be readable on the network.
             options: Options { secure: options.secure || options.group.is_some(), ..options },
         })
@@ -300,7 +306,7 @@ impl Space {
     }
 
     fn check_room(
-        &self,
+        &mut self,
         tuples: &[Tuple],
         beside: Option<&Extra>,
         transaction: Option<TransactionId>,
@@ -324,8 +330,32 @@ impl Space {
         self.check_group(bytes, transaction)?;
         match self.next_number + tuples.len() as u64 > MOST_NUMBER {
             true => full("tuples in its life", MOST_NUMBER),
-            false => Ok(()),
+            false => self.reserve(bytes),
         }
+    }
+
+    /// Takes the memory of this space from an account from now on, also what it holds already.
+    pub fn charge_to(&mut self, account: Arc<Account>) {
+        self.charge = Some(Charge::of(account, self.bytes()));
+    }
+
+    /// Whether the memory of this space is taken from an account.
+    pub fn is_charged(&self) -> bool {
+        self.charge.is_some()
+    }
+
+    /// Gives memory that is not needed any more back to the account. The driver calls it after each call.
+    pub fn settle(&mut self) {
+        let bytes = self.bytes();
+        if let Some(charge) = &mut self.charge {
+            charge.settle(bytes);
+        }
+    }
+
+    /// Takes so many bytes more from the account.
+    fn reserve(&mut self, more: u64) -> Result<(), SpaceError> {
+        let bytes = self.bytes() + more;
+        self.charge.as_mut().map_or(Ok(()), |charge| charge.reach(bytes))
     }
 
     fn bytes(&self) -> u64 {

@@ -40,6 +40,7 @@ impl Space {
         if self.bytes() - self.log.bytes() + interest.bytes() > self.options.most_bytes {
             return full("bytes", self.options.most_bytes);
         }
+        self.reserve(interest.bytes())?;
         self.users.add_waiter(asked.0)?;
         let number = self.next_interest;
         self.next_interest += 1;

@@ -4,7 +4,7 @@
 use super::log::{Log, LogError, Position};
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
-use phalanx_core::space::{Command, Coordinator, Decision, InDoubt, Joining, Keepers, Options, Space};
+use phalanx_core::space::{Command, Coordinator, Decision, InDoubt, Joining, Keepers, Options, Pool, Space};
 use phalanx_net::identity::random_number;
 use phalanx_net::sync::lock;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -150,6 +150,15 @@ impl Hosted {
         let waiting = AtomicUsize::new(0);
         let (asks, asked) = (Mutex::default(), Mutex::default());
         Arc::new(Hosted { state, waiting, began, secure, group, maker, replicated, sooner, outbox, asks, asked })
+    }
+
+    /// Takes the memory of the space from the account of its maker in this pool.
+    pub fn charge_to(self: &Arc<Self>, pool: &Arc<Pool>) {
+        let mut locked = self.lock();
+        if !locked.engine().is_charged() {
+            let account = pool.account(self.maker.as_deref());
+            locked.engine().charge_to(account);
+        }
     }
 
     /// Sets the function that asks other spaces for the outcome of transactions.
@@ -404,6 +413,7 @@ impl Locked<'_> {
             self.tick();
         }
         let state = &mut *self.state;
+        state.engine.settle();
         let mut told = Told::default();
         if let Some(log) = state.log.clone() {
             let changes = state.engine.take_changes();

@@ -11,7 +11,7 @@ use crate::log::Log;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::level::Policy;
-use phalanx_core::space::{Decision, Options, Seat};
+use phalanx_core::space::{Decision, Options, Pool, Seat};
 use phalanx_net::identity::Member;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
@@ -25,6 +25,8 @@ pub struct Caps {
     pub spaces: usize,
     /// The upper limit of each option of a space.
     pub options: Options,
+    /// Most bytes of memory of all spaces together. One user's spaces may take up to three times what they leave of it.
+    pub bytes: u64,
     /// The part, in percent, that one user may have of what there is for all. It applies to clients, spaces and unfinished
     /// messages, and within each space to transactions and waiting requests.
     pub share: u8,
@@ -32,7 +34,7 @@ pub struct Caps {
 
 impl Default for Caps {
     fn default() -> Caps {
-        Caps { spaces: 1000, options: Options::default(), share: 25 }
+        Caps { spaces: 1000, options: Options::default(), bytes: 1 << 34, share: 25 }
     }
 }
 
@@ -48,6 +50,8 @@ pub struct Spaces {
     /// Whether a space is created when a user with that right first names it.
     creates: bool,
     caps: Caps,
+    /// The memory of all spaces.
+    pool: Arc<Pool>,
     /// The folder of durable spaces. `None`: there are none.
     directory: Option<Directory>,
     /// The spaces opened from the folder.
@@ -72,7 +76,8 @@ impl Spaces {
     ) -> Spaces {
         let asks = asks(own.as_deref().cloned(), policy);
         let (named, kept, takings) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Spaces { named, creates, caps, directory, kept, takings, own, asks, log }
+        let pool = Pool::new(caps.bytes);
+        Spaces { named, creates, caps, pool, directory, kept, takings, own, asks, log }
     }
 
     /// The part of `most` that one user may have.
@@ -205,7 +210,7 @@ impl Spaces {
     }
 
     fn open_file(&self, directory: &Directory, name: &str, create: Option<Options>) -> Result<Arc<Hosted>, SpaceError> {
-        let space = directory.open(name, create)?;
+        let space = self.charged(directory.open(name, create)?);
         let mut kept = lock(&self.kept);
         kept.retain(|one| one.strong_count() > 0);
         kept.push(Arc::downgrade(&space));
@@ -217,7 +222,7 @@ impl Spaces {
         let mut named = lock(&self.named);
         let free = !named.contains_key(name);
         if free {
-            named.insert(name.to_owned(), space);
+            named.insert(name.to_owned(), self.charged(space));
         }
         free
     }
@@ -277,7 +282,9 @@ impl Spaces {
             return Ok((space.clone(), false));
         }
         if let Some(taking) = self.taking(name, create.as_ref(), visitor, &named)? {
-            return Ok((taking.space()?, false));
+            let space = taking.space()?;
+            space.charge_to(&self.pool);
+            return Ok((space, false));
         }
         if let Some(directory) = self.directory.as_ref().filter(|directory| directory.has(name)) {
             let space = self.open_file(directory, name, None)?;
@@ -289,12 +296,17 @@ impl Spaces {
         self.check_room(visitor, &named, &lock(&self.takings))?;
         let options = self.capped(options, visitor);
         let space = match (options.durable, &self.directory) {
-            (false, _) => Hosted::new(options)?,
+            (false, _) => self.charged(Hosted::new(options)?),
             (true, Some(directory)) => self.open_file(directory, name, Some(options))?,
             (true, None) => return Err(SpaceError::NotKept("this server has no directory for durable spaces".into())),
         };
         named.insert(name.to_owned(), space.clone());
         Ok((space, true))
+    }
+
+    fn charged(&self, space: Arc<Hosted>) -> Arc<Hosted> {
+        space.charge_to(&self.pool);
+        space
     }
 
     fn capped(&self, asked: Options, visitor: &Visitor) -> Options {

@@ -229,3 +229,33 @@ fn who_has_a_server_join_a_space_makes_a_space_there_of_their_own_share() {
     assert_eq!(join(&at, "ada", "three", forged()), Err(most));
     join(&at, "bob", "three", labs()).unwrap();
 }
+
+/// Puts tuples of [`UNIT`] until there is no room. Returns how many, and what there was too little of.
+fn fill(client: &Client) -> (u64, String) {
+    for count in 0.. {
+        let large = put_large(client, 1);
+        if let Err(error) = finish(client, large) {
+            return (count, full::<()>(Err(error)).0);
+        }
+    }
+    unreachable!("there is a limit")
+}
+
+#[test]
+fn the_spaces_of_one_user_leave_memory_for_those_of_others() {
+    let caps = Caps { bytes: 16 * UNIT, ..Caps::default() };
+    let at = start(ServerOptions { caps, ..ServerOptions::default() });
+    let open = |name: &str, space: &str| at.user(name, all_private(), space).unwrap();
+    let (one, two) = (open("ada", "one"), open("ada", "two"));
+    let (first, what) = fill(&one);
+    assert!((9..=12).contains(&first), "three quarters of 16: {first}");
+    assert_eq!(what, "bytes of one user's spaces at this server");
+    assert_eq!(fill(&two).0, 0, "another space of the same user gets no more");
+    let his = fill(&open("bob", "his")).0;
+    assert!((1..=3).contains(&his), "a part of what is left: {his}");
+    for _ in 0..3 {
+        let any = template(vec![Pattern::Any, Pattern::Any]);
+        assert!(get(&one, any, true).unwrap().is_some());
+    }
+    until("what the other space gave back", || finish(&two, put_large(&two, 1)).is_ok());
+}

@@ -21,7 +21,8 @@ pub struct SpaceServer {
 
 /// A server's options, as Python passes them: the policy, the accepted users, the text of an access rules file, whether a space
 /// is created when it is first named, the most spaces, the most clients at a time, the percentage of all limits that one user
-/// may have, the most bytes of unfinished messages, the folder of durable spaces, and the upper limits of a space's options.
+/// may have, the most bytes of all spaces together and of unfinished messages, the folder of durable spaces, and the upper limits of
+/// a space's options.
 #[derive(FromPyObject)]
 pub struct Serving<'py> {
     #[pyo3(item)]
@@ -37,6 +38,8 @@ pub struct Serving<'py> {
     #[pyo3(item)]
     user_share: u8,
     #[pyo3(item)]
+    memory: u64,
+    #[pyo3(item)]
     unfinished: u64,
     #[pyo3(item)]
     directory: Option<PathBuf>,
@@ -47,13 +50,14 @@ pub struct Serving<'py> {
 impl Serving<'_> {
     pub fn read(self, policy: phalanx_core::level::Policy) -> PyResult<node::ServerOptions> {
         let access = self.access.map(|text| node::Access::parse(&text)).transpose();
+        let (spaces, options, bytes, share) = (self.spaces, to_options(&self.most)?, self.memory, self.user_share);
         Ok(node::ServerOptions {
             policy,
             accepted: self.accepted,
             access: access.map_err(|error| raise("PolicyError", format!("access rules: {error}")))?,
             creates: self.creates,
             directory: self.directory.map(node::Directory::new),
-            caps: node::Caps { spaces: self.spaces, options: to_options(&self.most)?, share: self.user_share },
+            caps: node::Caps { spaces, options, bytes, share },
             sessions: self.sessions,
             unfinished: self.unfinished,
         })
