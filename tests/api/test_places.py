@@ -46,3 +46,11 @@ def test_other_programs_get_no_place_that_is_in_use(grid: Executors) -> None:
             done = mpirun(address, identity, 1, env=env)
             assert done.returncode == 1
             assert "1 processes were asked for, but 0 places are free: labpc has 0" in done.stderr
+
+
+def test_who_is_not_served_reads_the_reason(grid: Executors) -> None:
+    address = grid.start("pickypc", "--accept", "bob")
+    reason = "the user ada is not among those accepted here"
+    with pytest.raises(px.errors.RecruitError, match=f"refused this user: {reason}"):
+        px.Manager(address, identity=grid.identity).submit(os.getpid).result(60)
+    assert reason in mpirun(address, grid.identity, 1).stderr

@@ -101,7 +101,7 @@ def test_a_manager_without_identity_is_told_so(grid: Grid) -> None:
 def test_an_executor_serves_only_the_users_it_accepts(grid: Grid) -> None:
     left = grid.executor(grid.desk.lab.host("left"), options=["--accept", "alice"])
     alice, bob = (str(grid.issue(name, role="user")) for name in ("alice", "bob"))
-    refused(grid.farm([left], degree=1, identity=bob))
+    assert "the user bob is not among those accepted here" in refused(grid.farm([left], degree=1, identity=bob))
     grid.farm([left], degree=1, identity=alice).complete()
 
 

@@ -4,6 +4,7 @@ use phalanx_core::level::{Level, Levels};
 use phalanx_core::wire::encode;
 use phalanx_net::link::{Link, Reader};
 use serde::Serialize;
+use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -95,6 +96,13 @@ impl Pulse {
 pub fn tell(link: &Link, message: &impl Serialize) {
     link.queue_ahead(encode(message, 0));
     link.flush_heads();
+}
+
+/// Sends a last message, and waits until the other end has read it. Returns the error that is the reason.
+pub fn turn_away(link: &Link, reader: Reader, last: &impl Serialize, why: io::Error) -> io::Error {
+    tell(link, last);
+    await_end(reader);
+    why
 }
 
 /// Waits until the other end has read the last message and closed the link, or for [`LAST_MESSAGE`].

@@ -1,17 +1,19 @@
 //! The executor's driver: the service on a donated machine. It starts interpreters for the users it accepts. It ends them when
 //! they are released, when their user is gone, and when the service itself ends.
 
-use crate::control::{self, Pulse, tell};
+use crate::control::{self, Pulse, tell, turn_away};
 use crate::door::{Door, Peer, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::log::Log;
 use crate::places::{Holder, Model, Places};
+use crate::quota::{Entered, Quota};
 #[cfg(target_os = "linux")]
 use crate::ranks::serve::{Folders, Terms, serve as serve_program};
 use crate::space::{ServerOptions, Service as Spaces, listen_at_path};
-use crate::transfer::{Exports, Service as Transfers};
+use crate::transfer::{Exports, Service as Transfers, most_open};
 use phalanx_core::level::{LevelSet, Levels, Mark, Policy};
-use phalanx_core::wire::machines::MOST_PIECE;
+#[cfg(target_os = "linux")]
+use phalanx_core::wire::machines::{FromMachine, MOST_PIECE};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token};
@@ -32,6 +34,13 @@ use std::time::{Duration, Instant};
 /// Time for programs to end when the executor ends.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(100);
+/// Each control link and each program takes several descriptors. All together take at most 1 in so many of those that the executor
+/// may have, and one user's a quarter of these.
+const DESCRIPTORS: usize = 16;
+/// Assumed limit of open files, if the system does not report one.
+const USUAL_OPEN: usize = 1024;
+/// Most control links, and most programs, of all users.
+const MOST_LINKS: usize = 1024;
 
 type Token = [u8; 16];
 /// The address that the data link must come from, and the interpreter that waits for it.
@@ -74,6 +83,10 @@ struct Service {
     expecting: Mutex<HashMap<Token, Expected>>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     places: Arc<Places>,
+    /// The control links of managers.
+    controls: Arc<Quota>,
+    /// The links of launchers.
+    launchers: Arc<Quota>,
     /// Number of message passing programs that have processes here.
     programs: AtomicU32,
     #[cfg(target_os = "linux")]
@@ -140,6 +153,9 @@ impl Executor {
             path = listen_at_path(&address, &mut listeners, &log);
         }
         let places = Places::new(options.capacity);
+        let most = (most_open().unwrap_or(USUAL_OPEN) / DESCRIPTORS).min(MOST_LINKS);
+        let quota = |what| Quota::new(what, most, most.div_ceil(4));
+        let (controls, launchers) = (quota("links of managers"), quota("message passing programs"));
         let Options { policy, accepted, exports, .. } = options.clone();
         let transfers = Transfers::new(member.clone(), policy, accepted, exports, log.clone());
         let service = Arc::new(Service {
@@ -148,6 +164,8 @@ impl Executor {
             expecting: Mutex::default(),
             sessions: Mutex::default(),
             places,
+            controls,
+            launchers,
             programs: AtomicU32::new(0),
             #[cfg(target_os = "linux")]
             folders: Folders::default(),
@@ -230,11 +248,14 @@ impl Service {
     /// they are gone.
     fn serve_user(&self, mut peer: Peer) -> io::Result<()> {
         let (shaken, user) = peer.shake_hands(&self.member, control::LEVELS)?;
-        check_accepted(&self.options.accepted, &user)?;
-        peer.proved();
+        let entered = self.admit(&peer, &user, &self.controls);
         let from = peer.from.ok_or_else(|| refused("control links come over the network"))?;
         let (levels, number, certificate) = (self.levels_for(from), peer.number, shaken.peer_certificate().clone());
         let (link, reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
+        let _entered = match entered {
+            Ok(entered) => entered,
+            Err(why) => return Err(turn_away(&link, reader, &FromExecutor::Away { reason: why.to_string() }, why)),
+        };
         let session = Arc::new(Session {
             link,
             user,
@@ -264,9 +285,12 @@ impl Service {
     #[cfg(target_os = "linux")]
     fn serve_ranks(&self, mut peer: Peer) -> io::Result<()> {
         let (shaken, user) = peer.shake_hands(&self.member, control::LEVELS)?;
-        check_accepted(&self.options.accepted, &user)?;
-        peer.proved();
+        let entered = self.admit(&peer, &user, &self.launchers);
         let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_PIECE as u64)?;
+        let _entered = match entered {
+            Ok(entered) => entered,
+            Err(why) => return Err(turn_away(&link, reader, &FromMachine::Refused { reason: why.to_string() }, why)),
+        };
         self.log.info(format!("serving {user}, who starts a message passing program"));
         self.programs.fetch_add(1, Ordering::AcqRel);
         let Options { capacity, policy, command, environment, .. } = &self.options;
@@ -284,6 +308,14 @@ impl Service {
         self.log.info(format!("{user}'s message passing program is gone"));
         self.programs.fetch_sub(1, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Takes a place for a user that is accepted here. From then on no flood disconnects the user.
+    fn admit(&self, peer: &Peer, user: &str, quota: &Arc<Quota>) -> io::Result<Entered> {
+        check_accepted(&self.options.accepted, user)?;
+        let entered = quota.enter(user)?;
+        peer.proved();
+        Ok(entered)
     }
 
     /// The levels, for each mark, that this machine's owner allows for a user at this address.

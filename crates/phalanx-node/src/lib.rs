@@ -31,5 +31,6 @@ mod ending;
 mod lines;
 mod local;
 mod places;
+mod quota;
 mod remote;
 mod tables;

@@ -334,13 +334,14 @@ impl Host {
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
         let (stopped, heard) = (Mutex::default(), AtomicBool::new(true));
         let session = Arc::new(Session { link, name, target, agreed, waiting, stopped, heard });
-        let (sender, offer) = channel::<Offer>();
+        let (sender, offer) = channel::<Result<Offer, String>>();
         let (host, reading) = (self.clone(), session.clone());
         thread::Builder::new()
             .name(format!("phalanx-executor-{}", self.address))
             .spawn(move || host.read(reader, &reading, &sender))?;
         let refused = match offer.recv_timeout(DIAL_PATIENCE) {
-            Ok(offer) => match self.accept(&offer, &address) {
+            Ok(Err(reason)) => format!("{} refused this user: {}", self.address, printable(&reason)),
+            Ok(Ok(offer)) => match self.accept(&offer, &address) {
                 Ok(agreed) => {
                     self.capacity.store(offer.capacity.min(MOST), Ordering::Relaxed);
                     self.used.store(0, Ordering::Relaxed);
@@ -349,7 +350,7 @@ impl Host {
                 }
                 Err(why) => why,
             },
-            Err(_) => format!("{} refused this user (its executor's own output says why)", self.address),
+            Err(_) => format!("{} ended the connection (its executor's own output says why)", self.address),
         };
         session.link.close();
         Err(RecruitError::Unreachable(refused))
@@ -376,12 +377,13 @@ impl Host {
     }
 
     /// Reads the control link until it ends.
-    fn read(&self, reader: Reader, session: &Session, offer: &Sender<Offer>) {
+    fn read(&self, reader: Reader, session: &Session, offer: &Sender<Result<Offer, String>>) {
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| match decode(&frame.header) {
             Ok(FromExecutor::Offer { capacity, python, phalanx, levels }) => {
-                drop(offer.send(Offer { capacity, python, phalanx, levels }));
+                drop(offer.send(Ok(Offer { capacity, python, phalanx, levels })));
             }
+            Ok(FromExecutor::Away { reason }) => drop(offer.send(Err(reason))),
             Ok(FromExecutor::Recruited { request, token }) => {
                 session.answer(request, Answer::Recruited { token, certificate: frame.body.to_vec() });
             }

@@ -4,15 +4,15 @@
 use phalanx_core::level::{Level, Levels, Mark, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, decode, encode};
 use phalanx_net::dial::{Expected, dial};
-use phalanx_net::identity::{Authority, Member, Role};
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::{Authority, Client, Member, Role};
+use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_node::executor::{Executor, Options};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Asks an executor with that policy for an interpreter with a link of these levels; why it refuses.
-fn refusal(policy: Policy, levels: Levels) -> Option<String> {
-    let authority = Authority::create().unwrap();
-    let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
+fn start(member: Member, policy: Policy) -> Executor {
     let options = Options {
         capacity: 1,
         accepted: Vec::new(),
@@ -23,9 +23,14 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
         exports: phalanx_node::transfer::Exports::default(),
         environment: Vec::new(),
     };
-    let executor =
-        Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())
-            .unwrap();
+    Executor::start("127.0.0.1:0", member, options, phalanx_node::log::Log::nowhere()).unwrap()
+}
+
+/// Asks an executor with that policy for an interpreter with a link of these levels; why it refuses.
+fn refusal(policy: Policy, levels: Levels) -> Option<String> {
+    let authority = Authority::create().unwrap();
+    let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
+    let executor = start(member(Role::Executor, "labpc"), policy);
     let patience = Duration::from_secs(60);
     let client = member(Role::User, "ada").client_of(Role::Executor).unwrap();
     let (any, private) = (Expected::Any(&client), Levels::all(Level::Private));
@@ -37,10 +42,13 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
     let mut answer = None;
     let until = Instant::now() + patience;
     while answer.is_none() && Instant::now() < until {
-        let mut on_frame = |frame: phalanx_net::frames::Frame| match decode(&frame.header).unwrap() {
+        let mut on_frame = |frame: Frame| match decode(&frame.header).unwrap() {
             FromExecutor::Refused { reason, .. } => answer = Some(Some(reason)),
             FromExecutor::Recruited { .. } => answer = Some(None),
-            FromExecutor::Offer { .. } | FromExecutor::Ended { .. } | FromExecutor::Beat { .. } => {}
+            FromExecutor::Offer { .. }
+            | FromExecutor::Away { .. }
+            | FromExecutor::Ended { .. }
+            | FromExecutor::Beat { .. } => {}
         };
         reader.poll(Duration::from_millis(100), &mut on_frame).unwrap();
     }
@@ -59,4 +67,45 @@ fn an_executor_refuses_levels_that_it_does_not_take_whoever_asks() {
     assert_eq!(refusal(Policy::default(), Levels::all(Level::Safe)), None);
     let trusting = Policy { trusted: vec!["127.0.0.0/8".parse().unwrap()], ..Policy::default() };
     assert_eq!(refusal(trusting, Levels::all(Level::Clear)), None);
+}
+
+/// A manager's link to an executor, and its first message.
+fn first_message(executor: &Executor, client: &Client) -> (Arc<Link>, Reader, FromExecutor) {
+    let (patience, private) = (Duration::from_secs(60), Levels::all(Level::Private));
+    let dialled = dial(&executor.address().into(), patience).unwrap();
+    let introduced = dialled.introduce(Preamble::Control, Expected::Any(client), private, patience).unwrap();
+    let (link, mut reader) = introduced.link(MAX_CONTROL_BODY).unwrap();
+    let (mut first, until) = (None, Instant::now() + patience);
+    while first.is_none() && Instant::now() < until {
+        let mut on_frame = |frame: Frame| first = first.take().or(Some(decode(&frame.header).unwrap()));
+        reader.poll(Duration::from_millis(100), &mut on_frame).unwrap();
+    }
+    (link, reader, first.expect("the executor answers"))
+}
+
+#[test]
+fn one_user_cannot_take_all_links_and_is_told_so() {
+    let (authority, patience) = (Authority::create().unwrap(), Duration::from_secs(60));
+    let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
+    let executor = start(member(Role::Executor, "labpc"), Policy::default());
+    let client = |name| member(Role::User, name).client_of(Role::Executor).unwrap();
+    let (ada, bob) = (client("ada"), client("bob"));
+    let mut links = Vec::new();
+    let reason = loop {
+        match first_message(&executor, &ada) {
+            (link, reader, FromExecutor::Offer { .. }) => links.push((link, reader)),
+            (.., FromExecutor::Away { reason }) => break reason,
+            (.., other) => panic!("{other:?}"),
+        }
+        assert!(links.len() <= 256, "there is no limit");
+    };
+    let most = links.len();
+    assert_eq!(reason, format!("ada has {most} links of managers here, which is one user's share"));
+    assert!(matches!(first_message(&executor, &bob).2, FromExecutor::Offer { .. }));
+    links.clear();
+    let until = Instant::now() + patience;
+    while !matches!(first_message(&executor, &ada).2, FromExecutor::Offer { .. }) {
+        assert!(Instant::now() < until, "the links are gone, and their places are not");
+    }
+    executor.close();
 }

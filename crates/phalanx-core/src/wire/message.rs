@@ -125,6 +125,8 @@ pub enum FromExecutor {
     /// First message: the number of interpreters that this machine offers. `python` is a version like `3.11`: code
     /// travels between equal versions only. `levels`: the levels that a data link may have, for each mark.
     Offer { capacity: u32, python: String, phalanx: String, levels: [LevelSet; 3] },
+    /// First message too: the user is not served, with the reason.
+    Away { reason: String },
     /// The interpreter is started. To open its data link, connect again, show `token`, and expect the certificate in
     /// the body.
     Recruited { request: u32, token: [u8; 16] },

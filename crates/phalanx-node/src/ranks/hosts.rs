@@ -109,7 +109,7 @@ impl Host {
                 host.free = free;
             }
             Ok(_) => return Err(format!("{address} offers nothing")),
-            Err(_) => return Err(format!("{address} refused this user (its executor's own output says why)")),
+            Err(why) => return Err(why),
         }
         Ok(host)
     }

@@ -17,6 +17,7 @@ use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_net::sync::lock;
 use rustix::io::Errno;
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
@@ -27,9 +28,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a launcher may hold places without starting its ranks, or sending more of their files.
+const HOLD: Duration = Duration::from_secs(120);
 
 /// What the machine's owner grants to programs.
 pub struct Terms<'a> {
@@ -67,19 +70,46 @@ pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
         is_killed: false,
         offered: Vec::new(),
         places: None,
+        files: 0,
     };
     let mut pulse = Pulse::new();
+    let held = Cell::new(Held::default());
     let on_frame = |frame: Frame| {
+        let received = serving.files;
         if let Err(error) = serving.on_frame(frame) {
             tell(link, &FromMachine::Refused { reason: error.to_string() });
         }
+        held.set(held.get().after(serving.places.is_some(), serving.files > received, Instant::now()));
     };
     reader.run(PAUSE, on_frame, |link| {
         pulse.pause(link, &FromMachine::Beat);
+        if held.get().is_too_long(Instant::now()) {
+            let reason = format!("the places were held for {} s, and no rank was started", HOLD.as_secs());
+            tell(link, &FromMachine::Refused { reason });
+            link.close();
+        }
         if terms.closed.load(Ordering::Acquire) {
             link.close();
         }
     });
+}
+
+/// Notices places that are held and not used, which others wait for.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Held {
+    /// Since when. `None`: no places are held, or their ranks are running.
+    since: Option<Instant>,
+}
+
+impl Held {
+    /// After a message. `holds`: places are held. `is_filling`: the message brought a part of a file.
+    fn after(self, holds: bool, is_filling: bool, now: Instant) -> Held {
+        Held { since: holds.then(|| self.since.filter(|_| !is_filling).unwrap_or(now)) }
+    }
+
+    fn is_too_long(self, now: Instant) -> bool {
+        self.since.is_some_and(|since| now.duration_since(since) >= HOLD)
+    }
 }
 
 /// The state of one launcher here. Fields are dropped in their order, so that no process runs in a folder that is gone.
@@ -99,6 +129,8 @@ struct Serving<'a> {
     offered: Vec<(IpAddr, [LevelSet; 3])>,
     /// The places taken, until the ranks are started. From then on the ranks' thread holds them.
     places: Option<Box<dyn Any + Send>>,
+    /// Bytes of files received.
+    files: u64,
 }
 
 struct Running {
@@ -130,6 +162,7 @@ impl Serving<'_> {
             Ok(ToMachine::File { name, executable }) => self.folder()?.begin(&name, executable),
             Ok(ToMachine::Piece) => {
                 self.folder()?.write(&frame.body)?;
+                self.files += frame.body.len() as u64;
                 tell(self.link, &FromMachine::Taken { bytes: frame.body.len() as u32 });
                 Ok(())
             }
@@ -350,5 +383,25 @@ impl Taker for Writer {
 
     fn pause(&mut self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HOLD, Held};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn places_are_held_until_the_ranks_start_and_no_longer_than_files_arrive() {
+        let (begun, second) = (Instant::now(), Duration::from_secs(1));
+        let held = Held::default().after(true, false, begun);
+        let asked = held.after(true, false, begun + HOLD - second);
+        assert!(
+            !asked.is_too_long(begun + HOLD - second) && asked.is_too_long(begun + HOLD),
+            "questions do not prolong it"
+        );
+        let filling = held.after(true, true, begun + HOLD - second);
+        assert!(!filling.is_too_long(begun + HOLD) && filling.is_too_long(begun + HOLD * 2));
+        assert_eq!(held.after(false, false, begun), Held::default(), "the ranks have started");
     }
 }

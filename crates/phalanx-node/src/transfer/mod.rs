@@ -23,4 +23,5 @@ pub use client::job::{CopyError, Here, Job, Report};
 pub use disk::exports::Exports;
 pub use endpoint::common::Failure;
 pub(crate) use server::service::Service;
+pub(crate) use system::most_open;
 pub use system::{from_bytes, to_bytes};

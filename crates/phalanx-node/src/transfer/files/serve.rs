@@ -6,6 +6,7 @@ use crate::control::{Pulse, await_end, tell};
 use crate::dial::printable;
 use crate::door::{Peer, check_accepted, refused};
 use crate::log::Log;
+use crate::quota::{Entered, Quota};
 use crate::transfer::disk::exports::Exports;
 use bytes::Bytes;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy};
@@ -14,9 +15,8 @@ use phalanx_core::wire::{VERSION, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::Link;
-use phalanx_net::sync::lock;
 use std::io;
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -41,25 +41,13 @@ pub struct Terms<'a> {
 
 /// The users that are being served, and the limit of open files for all of them.
 pub struct Guests {
-    users: Mutex<Vec<String>>,
+    links: Arc<Quota>,
     rooms: Rooms,
 }
 
 impl Guests {
     pub fn new() -> Guests {
-        Guests { users: Mutex::default(), rooms: Rooms::half() }
-    }
-}
-
-/// Removes a user's link from the list when its service ends.
-struct Leaving<'a>(&'a Mutex<Vec<String>>, String);
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        let mut users = lock(self.0);
-        if let Some(index) = users.iter().position(|user| *user == self.1) {
-            users.swap_remove(index);
-        }
+        Guests { links: Quota::new("links for requests about files", MOST, SHARE), rooms: Rooms::half() }
     }
 }
 
@@ -91,7 +79,7 @@ pub fn serve(mut peer: Peer, terms: &Terms<'_>) -> io::Result<()> {
         return Err(error);
     }
     let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_BODY)?;
-    let _leaving = enter(terms, &link, &user)?;
+    let _entered = enter(terms, &link, &user)?;
     terms.log.info(format!("serving {user}, who looks at files"));
     tell(&link, &Answer::Offer { phalanx: VERSION.to_owned() });
     let (asks, queue) = sync_channel(MOST_AHEAD);
@@ -126,19 +114,10 @@ pub fn serve(mut peer: Peer, terms: &Terms<'_>) -> io::Result<()> {
     })
 }
 
-fn enter<'a>(terms: &Terms<'a>, link: &Link, user: &str) -> io::Result<Leaving<'a>> {
-    let mut users = lock(&terms.guests.users);
-    let own = users.iter().filter(|other| *other == user).count();
-    let reason = match () {
-        () if users.len() >= MOST => format!("{MOST} look at files here"),
-        () if own >= SHARE => format!("{user} has {SHARE} links for files here, which is one user's share"),
-        () => {
-            users.push(user.to_owned());
-            return Ok(Leaving(&terms.guests.users, user.to_owned()));
-        }
-    };
-    tell(link, &Answer::Failed { why: Why::Other, reason: reason.clone() });
-    Err(refused(reason))
+fn enter(terms: &Terms<'_>, link: &Link, user: &str) -> io::Result<Entered> {
+    terms.guests.links.enter(user).inspect_err(|error| {
+        tell(link, &Answer::Failed { why: Why::Other, reason: error.to_string() });
+    })
 }
 
 /// Closes the link when the answering thread returns or panics, so that the client does not wait for ever.

@@ -4,6 +4,7 @@ use super::transfers::{Gathering, Token, Transfers};
 use crate::control::{await_end, tell};
 use crate::door::{Peer, refused};
 use crate::log::Log;
+use crate::quota::{Entered, Quota};
 use crate::transfer::disk::exports::Exports;
 use crate::transfer::disk::sink::Sink;
 use crate::transfer::disk::source::Source;
@@ -37,6 +38,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The same for a client that sends beats meanwhile, because it connects to another executor first.
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
+/// Most links for copies, of all users, and of one. A copy has one here, and there are some that have not begun yet.
+const MOST_LINKS: usize = 256;
+const SHARE_OF_LINKS: usize = 64;
+
 /// Serves copies to and from this machine.
 pub struct Service {
     pub(super) member: Member,
@@ -44,6 +49,8 @@ pub struct Service {
     pub(super) accepted: Vec<String>,
     pub(super) exports: Exports,
     pub(super) transfers: Mutex<Transfers>,
+    /// The links for copies, of users and of executors that they sent.
+    links: Arc<Quota>,
     /// The users with links for requests about files.
     guests: files::Guests,
     closed: AtomicBool,
@@ -59,6 +66,7 @@ pub(super) struct Guest {
     pub certificate: Vec<u8>,
     /// The levels that streams to the member may have.
     levels: LevelSet,
+    _entered: Entered,
 }
 
 impl Guest {
@@ -101,7 +109,8 @@ impl Idle {
 impl Service {
     pub fn new(member: Member, policy: Policy, accepted: Vec<String>, exports: Exports, log: Log) -> Service {
         let (transfers, guests, closed) = (Mutex::default(), files::Guests::new(), AtomicBool::new(false));
-        Service { member, policy, accepted, exports, transfers, guests, closed, log }
+        let links = Quota::new("links for copies", MOST_LINKS, SHARE_OF_LINKS);
+        Service { member, policy, accepted, exports, transfers, links, guests, closed, log }
     }
 
     /// Ends every transfer.
@@ -116,13 +125,20 @@ impl Service {
 
     /// Tells a member which levels this machine accepts.
     pub(super) fn greet(&self, peer: Peer, shaken: Shaken, user: String, role: Role) -> io::Result<Guest> {
-        peer.proved();
+        let entered = self.links.enter(&user);
+        if entered.is_ok() {
+            peer.proved();
+        }
         let from = peer.from.ok_or_else(|| refused("transfers come over the network"))?;
         let certificate = shaken.peer_certificate().to_vec();
         let levels = self.policy.offered(&self.policy.place(Some(from), role.name()), Mark::None);
         let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_BODY)?;
+        let _entered = match entered {
+            Ok(entered) => entered,
+            Err(error) => return Err(self.refuse(&link, reader, &user, &error)),
+        };
         tell(&link, &Message::Offer { phalanx: VERSION.to_owned(), levels });
-        Ok(Guest { link, ear: Ear::new(reader), from, user, certificate, levels })
+        Ok(Guest { link, ear: Ear::new(reader), from, user, certificate, levels, _entered })
     }
 
     /// Tells the other end why it is refused, and waits until it closes the link.
@@ -141,7 +157,7 @@ impl Service {
         name: Option<&[u8]>,
         is_left: &dyn Fn() -> bool,
     ) -> io::Result<Option<Totals>> {
-        let Guest { link, ear, from, user, certificate, levels } = guest;
+        let Guest { link, ear, from, user, certificate, levels, .. } = guest;
         let (reader, heard) = ear.into_parts();
         let end = match self.begin(&link, &request, name, levels) {
             Ok(end) => end,
