@@ -7,6 +7,7 @@ make one of these four.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,17 +105,33 @@ def own_identity(default: str) -> str | None:
     return read_identity(None, default) if there else None
 
 
+def read_private(file: Path, what: str, advice: str) -> str:
+    """The text of a file with a private key.
+
+    Raises IdentityError if there is none, and if other users of this machine may read or change it. The error says
+    ``what`` is not there and gives the ``advice``.
+    """
+    try:
+        with file.open(encoding="ascii") as opened:
+            found, text = os.fstat(opened.fileno()), opened.read()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise IdentityError(f"no {what} in {file} ({why}); {advice}") from None
+    if os.name == "posix" and found.st_uid == os.geteuid() and found.st_mode & 0o077:
+        raise IdentityError(
+            f"{file} holds a private key, and other users may use it (mode {found.st_mode & 0o777:03o}); mend that "
+            f"with: chmod 600 {shlex.quote(os.fspath(file))}"
+        )
+    return text
+
+
 def read_identity(path: StrPath | None, default: str) -> str:
     """The text of an identity file. Without a path, it is the file ``default`` in :func:`home`."""
     file = Path(path) if path is not None else home() / default
-    try:
-        text = file.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        advice = (
-            "name yours with --identity or identity=, or put it there; whoever keeps the grid makes one with: phalanx "
-            f"grid issue --role {default.removesuffix('.pem')} NAME, and a grid with: phalanx grid create"
-        )
-        raise IdentityError(f"no identity in {file} ({why}); {advice}") from None
+    advice = (
+        "name yours with --identity or identity=, or put it there; whoever keeps the grid makes one with: phalanx "
+        f"grid issue --role {default.removesuffix('.pem')} NAME, and a grid with: phalanx grid create"
+    )
+    text = read_private(file, "identity", advice)
     _native.check_member(text, os.fspath(file))
     return text

@@ -11,6 +11,7 @@ from types import TracebackType
 
 from phalanx import _native
 
+from laboratory import identities
 from laboratory.processes import Process
 
 PHALANX = str(Path(sys.executable).with_name("phalanx"))
@@ -45,7 +46,7 @@ class Executors:
 
     def _issue(self, role: str, name: str) -> Path:
         path = self._folder / f"{role}-{name}.pem"
-        path.write_text(_native.issue_member(self._authority, role, name))
+        identities.write(path, _native.issue_member(self._authority, role, name))
         return path
 
     def __enter__(self) -> Executors:

@@ -13,6 +13,8 @@ from typing import TypeVar
 from phalanx import _native
 from phalanx.hosts import COMMAND, PYTHON
 
+from laboratory import identities
+
 #: Networks whose links are clear where nothing else is asked for.
 TRUSTED = ["127.0.0.0/8"]
 F = TypeVar("F", bound="Folders")
@@ -24,7 +26,7 @@ class Exporters:
     def __init__(self, folder: Path) -> None:
         self.authority = _native.create_grid()
         self.identity = folder / "user.pem"
-        self.identity.write_text(_native.issue_member(self.authority, "user", "ada"))
+        identities.write(self.identity, _native.issue_member(self.authority, "user", "ada"))
         self._executors: list[_native.Executor] = []
 
     def start(

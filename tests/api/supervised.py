@@ -12,6 +12,8 @@ from pathlib import Path
 
 from phalanx import _native
 
+from laboratory import identities
+
 PHALANX = Path(sys.executable).with_name("phalanx")
 
 
@@ -22,11 +24,11 @@ class Grid:
         self.folder = folder
         self.authority = _native.create_grid()
         self.identity = folder / "user.pem"
-        self.identity.write_text(_native.issue_member(self.authority, "user", "ada"))
+        identities.write(self.identity, _native.issue_member(self.authority, "user", "ada"))
 
     def executor(self, name: str, interpreters: int = 2) -> Supervised:
         identity = self.folder / f"{name}.pem"
-        identity.write_text(_native.issue_member(self.authority, "executor", name))
+        identities.write(identity, _native.issue_member(self.authority, "executor", name))
         return Supervised(identity, interpreters)
 
 

@@ -27,6 +27,7 @@ from phalanx.cli import commands
 from phalanx.errors import PhalanxError
 from phalanx.transfer._files import ALL, Entry, Unknown
 
+from laboratory import identities
 from laboratory.processes import reads, until
 
 
@@ -217,7 +218,7 @@ def test_who_is_not_accepted_is_told_so(lab: Lab) -> None:
 
 def test_users_of_another_grid_are_not_let_in(lab: Lab, tmp_path: Path) -> None:
     stranger = tmp_path / "stranger.pem"
-    stranger.write_text(_native.issue_member(_native.create_grid(), "user", "eve"))
+    identities.write(stranger, _native.issue_member(_native.create_grid(), "user", "eve"))
     with pytest.raises(px.TransferError, match="certificate"):
         lab.files(identity=stranger)
 
@@ -633,7 +634,7 @@ with px.Files.here() as files:
 
 def test_questions_that_wait_leave_python_to_others(lab: Lab, tmp_path: Path) -> None:
     """An executor that stands still: threads ask for more than may be asked ahead, and the program goes on."""
-    (tmp_path / "labpc.pem").write_text(_native.issue_member(lab.grid.authority, "executor", "still"))
+    identities.write(tmp_path / "labpc.pem", _native.issue_member(lab.grid.authority, "executor", "still"))
     (lab.ro / "x").write_bytes(b"x" * (8 << 20))
     command = [str(Path(sys.executable).with_name("phalanx")), "executor", "--listen", "127.0.0.1:0"]
     command += ["--identity", str(tmp_path / "labpc.pem"), "--export", f"{lab.ro}:ro"]

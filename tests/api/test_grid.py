@@ -25,11 +25,13 @@ from phalanx.space._serve import serving, start
 from phalanx.transfer._copy import CopyOptions
 from phalanx.transfer._sync import SyncOptions
 
+from laboratory import identities
+
 
 def _identity(folder: Path) -> Path:
     """The identity of a user of a grid that has no machines."""
     path = folder / "user.pem"
-    path.write_text(_native.issue_member(_native.create_grid(), "user", "ada"))
+    identities.write(path, _native.issue_member(_native.create_grid(), "user", "ada"))
     return path
 
 

@@ -27,6 +27,7 @@ from api.conftest import Script
 from conftest import Eventually
 from phalanx import _native
 
+from laboratory import identities
 from laboratory.processes import until
 
 # What a frame begins with: length of the header, nothing, length of the body.
@@ -207,7 +208,7 @@ def test_a_formal_with_elements_is_refused_in_words_about_templates() -> None:
 @pytest.fixture
 def identity(tmp_path: Path) -> Path:
     file = tmp_path / "user.pem"
-    file.write_text(_native.issue_member(_native.create_grid(), "user", "ada"))
+    identities.write(file, _native.issue_member(_native.create_grid(), "user", "ada"))
     return file
 
 

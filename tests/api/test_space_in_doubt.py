@@ -16,6 +16,8 @@ from conftest import Eventually
 from phalanx import _native
 from phalanx.space import _serve
 
+from laboratory import identities
+
 PATIENCE = 60
 #: Moves a tuple from one space to another, and is killed behind a step of the commit, together with other processes.
 STEPS = """
@@ -114,7 +116,7 @@ def test_servers_of_a_grid_ask_each_other_as_themselves_and_may_do_nothing_else(
 ) -> None:
     authority = _native.create_grid()
     for role, name in (("user", "ada"), ("executor", "lab1"), ("executor", "lab2")):
-        (tmp_path / f"{name}.pem").write_text(_native.issue_member(authority, role, name))
+        identities.write(tmp_path / f"{name}.pem", _native.issue_member(authority, role, name))
     with ExitStack() as opened:
         spaces, places = [], []
         for name in ("lab1", "lab2"):
@@ -146,7 +148,7 @@ def test_servers_of_a_grid_ask_each_other_as_themselves_and_may_do_nothing_else(
 def test_a_user_cannot_make_a_server_open_sockets_of_its_own_user(tmp_path: Path, links: px.Rules) -> None:
     authority = _native.create_grid()
     for role, name in (("user", "ada"), ("executor", "lab1")):
-        (tmp_path / f"{name}.pem").write_text(_native.issue_member(authority, role, name))
+        identities.write(tmp_path / f"{name}.pem", _native.issue_member(authority, role, name))
     server = _serve.start(f"unix:{tmp_path / 's'}", identity=tmp_path / "lab1.pem", policy=links)
     with socket.socket(socket.AF_UNIX) as other, socket.create_server(("127.0.0.1", 0)) as network:
         other.bind(str(tmp_path / "other"))

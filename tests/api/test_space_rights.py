@@ -15,6 +15,7 @@ from conftest import Eventually
 from phalanx import _native
 from phalanx.space import _serve
 
+from laboratory import identities
 from laboratory.grid import PHALANX
 
 RULES = """
@@ -56,14 +57,14 @@ def reach(authority: str, links: px.Rules, tmp_path: Path) -> Iterator[Reach]:
 
         def open_as(user: str, address: str, **options: Any) -> px.Space:
             identity = tmp_path / f"{user}.pem"
-            identity.write_text(_native.issue_member(authority, "user", user))
+            identities.write(identity, _native.issue_member(authority, "user", user))
             return opened.enter_context(px.Space(address, identity=identity, policy=links, **options))
 
         yield open_as
 
 
 def serve(authority: str, links: px.Rules, folder: Path, **options: Any) -> _native.SpaceServer:
-    (folder / "labpc.pem").write_text(_native.issue_member(authority, "executor", "labpc"))
+    identities.write(folder / "labpc.pem", _native.issue_member(authority, "executor", "labpc"))
     (folder / "access.toml").write_text(RULES)
     options = {"access": folder / "access.toml", **options}
     return _serve.start(f"unix:{folder / 's'}", identity=folder / "labpc.pem", policy=links, **options)
@@ -206,6 +207,7 @@ def test_a_space_of_a_group_is_made_on_the_command_line(tmp_path: Path) -> None:
 
 def test_a_damaged_authority_is_named_with_its_file(authority: str, tmp_path: Path) -> None:
     file = tmp_path / "authority.pem"
+    file.touch(mode=0o600)
     for text in (authority[:100], authority[100:], "\xe4"):
         file.write_text(text, encoding="latin-1")
         done = subprocess.run(

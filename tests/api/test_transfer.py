@@ -24,6 +24,8 @@ from phalanx import _native
 from phalanx.cli import commands
 from phalanx.transfer import Progress
 
+from laboratory import identities
+
 LEVELS = ("clear", "authenticated", "safe", "private")
 #: Empty, small, one block, more than one, not a multiple of anything.
 SIZES = (0, 1, 4096, 258_048, 258_049, 3_000_001)
@@ -361,7 +363,7 @@ def test_what_is_not_there_yet_is_refused_with_words(lab: Lab, tmp_path: Path) -
 
 def test_a_user_of_another_grid_is_not_served(lab: Lab, tmp_path: Path) -> None:
     stranger = tmp_path / "stranger.pem"
-    stranger.write_text(_native.issue_member(_native.create_grid(), "user", "ada"))
+    identities.write(stranger, _native.issue_member(_native.create_grid(), "user", "ada"))
     with pytest.raises(px.TransferError):
         lab.copy("memory:1M", lab.at("memory"), identity=stranger)
 

@@ -3,7 +3,7 @@
 
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
-use phalanx_net::identity::{Authority, Client, KeyedCertificate, Member, Role, role_and_name};
+use phalanx_net::identity::{Authority, Client, KeyedCertificate, Member, Role, request, role_and_name};
 use phalanx_net::link::{Link, LinkError};
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::{Shaken, choose, choose_ahead, offer};
@@ -134,7 +134,7 @@ fn a_pinned_link_takes_one_certificate_only() {
 #[test]
 fn an_authority_survives_its_file() {
     let authority = Authority::create().unwrap();
-    let again = Authority::parse(&authority.to_pem()).unwrap();
+    let again = Authority::parse(&authority.to_pem(None).unwrap(), None).unwrap();
     let (user, executor) = (member(&authority, Role::User, "ada"), member(&again, Role::Executor, "labpc"));
     let (client, server) =
         shake_hands(user.client_of(Role::Executor).unwrap().connect().unwrap(), executor.server().unwrap());
@@ -146,7 +146,7 @@ fn damaged_files_wrong_roles_and_bad_names_are_named() {
     let authority = Authority::create().unwrap();
     let user = authority.issue(Role::User, "ada").unwrap();
     assert!(Member::parse(&user, Role::Executor).unwrap_err().to_string().contains("role user"));
-    for text in ["", "nonsense", &user[..user.len() / 2], &authority.to_pem()] {
+    for text in ["", "nonsense", &user[..user.len() / 2], &authority.to_pem(None).unwrap()] {
         assert!(Member::parse(text, Role::User).is_err());
     }
     let cut = Member::parse(&user[..user.find("-----END").unwrap()], Role::User).unwrap_err().to_string();
@@ -154,9 +154,9 @@ fn damaged_files_wrong_roles_and_bad_names_are_named() {
     for name in ["", "a b", "-a", "a-", "ä", &"a".repeat(64)] {
         assert!(authority.issue(Role::User, name).is_err(), "{name:?}");
     }
-    assert!(Authority::parse(&user).is_err());
-    let authority = authority.to_pem();
-    let cut = Authority::parse(&authority[..authority.len() - 40]).unwrap_err().to_string();
+    assert!(Authority::parse(&user, None).is_err());
+    let authority = authority.to_pem(None).unwrap();
+    let cut = Authority::parse(&authority[..authority.len() - 40], None).unwrap_err().to_string();
     assert_eq!(cut, "the authority's file is damaged: it has no whole certificate");
 }
 
@@ -188,4 +188,71 @@ fn a_client_chooses_levels_among_those_offered() {
     let (client, server) = agree(Levels::all(Level::Clear), LevelSet::from(Level::Safe));
     assert!(client.unwrap_err().contains("the peer does not offer clear"));
     assert!(server.is_err());
+}
+
+#[test]
+fn a_request_becomes_a_member_and_its_key_is_nowhere_else() {
+    let authority = Authority::create().unwrap();
+    for (role, name) in [(Role::User, "ada"), (Role::Executor, "labpc")] {
+        let (key, asked) = request(role, name).unwrap();
+        assert!(!asked.contains("PRIVATE") && key.contains("PRIVATE"));
+        let (is, named, certificates) = authority.sign(&asked).unwrap();
+        assert_eq!((is, &*named), (role, name));
+        assert!(!certificates.contains("PRIVATE"));
+        let member = Member::parse(&format!("{certificates}{key}"), role).unwrap();
+        assert_eq!(member.name, name);
+        let (other, _) = request(role, name).unwrap();
+        assert!(Member::parse(&format!("{certificates}{other}"), role).is_err(), "another key");
+    }
+}
+
+#[test]
+fn what_is_no_request_is_not_signed() {
+    let authority = Authority::create().unwrap();
+    let (_, asked) = request(Role::User, "ada").unwrap();
+    let member = authority.issue(Role::User, "ada").unwrap();
+    let halves = [&asked[..asked.len() / 2], &asked[asked.len() / 2..]];
+    for text in ["", "nonsense", &member, halves[0], halves[1], &authority.to_pem(None).unwrap()] {
+        assert!(authority.sign(text).unwrap_err().to_string().contains("no request"), "{text}");
+    }
+    assert!(request(Role::User, "a.b").is_err());
+}
+
+#[test]
+fn an_authority_is_locked_by_its_passphrase() {
+    let authority = Authority::create().unwrap();
+    let locked = authority.to_pem(Some("odd")).unwrap();
+    assert!(Authority::is_locked(&locked) && !Authority::is_locked(&authority.to_pem(None).unwrap()));
+    assert!(!locked.contains("PRIVATE KEY"));
+    for wrong in [None, Some("even")] {
+        assert!(Authority::parse(&locked, wrong).unwrap_err().to_string().contains("not the passphrase"));
+    }
+    let again = Authority::parse(&locked, Some("odd")).unwrap();
+    assert_eq!(again.to_pem(None).unwrap(), authority.to_pem(None).unwrap());
+}
+
+#[test]
+fn handshakes_agree_on_a_key_exchange_that_a_quantum_computer_does_not_break() {
+    let authority = Authority::create().unwrap();
+    let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
+    let mut client = member(Role::User, "ada").client_of(Role::Executor).unwrap().connect().unwrap();
+    let mut server = member(Role::Executor, "labpc").server().unwrap();
+    while client.is_handshaking() || server.is_handshaking() {
+        for (from, to) in [(0, 1), (1, 0)] {
+            let ends = [&mut client, &mut server];
+            let mut bytes = Vec::new();
+            while ends[from].wants_write() {
+                ends[from].write_tls(&mut bytes).unwrap();
+            }
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                ends[to].read_tls(&mut rest).unwrap();
+                ends[to].process_new_packets().unwrap();
+            }
+        }
+    }
+    for end in [&client, &server] {
+        let group = end.negotiated_key_exchange_group().map(|group| group.name());
+        assert_eq!(group, Some(rustls::NamedGroup::X25519MLKEM768));
+    }
 }

@@ -1,29 +1,84 @@
 //! A grid's certificates, as the texts of files.
 
 use crate::errors::{identity, raise};
-use phalanx_net::identity::{Authority, IdentityError, Member, Role};
+use phalanx_net::identity::{
+    Authority, IdentityError, Member, Role, fingerprint, first_certificate, request, role_and_name,
+};
 use pyo3::prelude::*;
 
-/// Makes the authority file of a new grid.
+/// Makes the authority file of a new grid. With a passphrase its key is locked.
 #[pyfunction]
-pub fn create_grid() -> PyResult<String> {
-    Authority::create().map(|authority| authority.to_pem()).map_err(identity)
+#[pyo3(signature = (passphrase = None))]
+pub fn create_grid(passphrase: Option<&str>) -> PyResult<String> {
+    Authority::create().and_then(|authority| authority.to_pem(passphrase)).map_err(identity)
+}
+
+/// Whether the text of an authority file needs a passphrase.
+#[pyfunction]
+pub fn is_locked_grid(authority: &str) -> bool {
+    Authority::is_locked(authority)
+}
+
+/// The text of an authority file under another passphrase, or none.
+#[pyfunction]
+pub fn lock_grid(authority: &str, file: &str, passphrase: Option<&str>, new: Option<&str>) -> PyResult<String> {
+    to_authority(authority, file, passphrase)?.to_pem(new).map_err(identity)
 }
 
 /// Makes the identity file of a new member from the text of the authority file. `file` names that file in errors.
 #[pyfunction]
-#[pyo3(signature = (authority, role, name, file = "authority.pem"))]
-pub fn issue_member(authority: &str, role: &str, name: &str, file: &str) -> PyResult<String> {
-    let role = [Role::User, Role::Executor].into_iter().find(|known| known.name() == role);
-    let role = role.ok_or_else(|| raise("IdentityError", "a role is user or executor"))?;
-    let authority = Authority::parse(authority).map_err(|error| raise("IdentityError", format!("{file}: {error}")))?;
-    authority.issue(role, name).map_err(identity)
+#[pyo3(signature = (authority, role, name, file = "authority.pem", passphrase = None))]
+pub fn issue_member(authority: &str, role: &str, name: &str, file: &str, passphrase: Option<&str>) -> PyResult<String> {
+    let role = to_role(role)?;
+    to_authority(authority, file, passphrase)?.issue(role, name).map_err(identity)
 }
 
-/// Rejects the text of an identity file that no member of either role could use. `file` names it in errors.
+fn to_role(role: &str) -> PyResult<Role> {
+    role.parse().map_err(|error: String| raise("IdentityError", error))
+}
+
+fn to_authority(text: &str, file: &str, passphrase: Option<&str>) -> PyResult<Authority> {
+    Authority::parse(text, passphrase).map_err(|error| raise("IdentityError", format!("{file}: {error}")))
+}
+
+/// Makes a private key and a request for its certificate, both as PEM.
 #[pyfunction]
-pub fn check_member(text: &str, file: &str) -> PyResult<()> {
-    to_member(text).map(drop).map_err(|error| raise("IdentityError", format!("{file}: {error}")))
+pub fn request_member(role: &str, name: &str) -> PyResult<(String, String)> {
+    request(to_role(role)?, name).map_err(identity)
+}
+
+/// Signs a request with the text of the authority file. Returns the member's role and name, and its certificates. `file` names the
+/// authority file in errors.
+#[pyfunction]
+pub fn sign_member(
+    authority: &str,
+    request: &str,
+    file: &str,
+    passphrase: Option<&str>,
+) -> PyResult<(&'static str, String, String)> {
+    let authority = to_authority(authority, file, passphrase)?;
+    let (role, name, certificates) = authority.sign(request).map_err(identity)?;
+    Ok((role.name(), name, certificates))
+}
+
+/// The role, the name and the fingerprint (SHA-256) of the first certificate in a text.
+#[pyfunction]
+pub fn certificate_of(text: &str) -> PyResult<(String, String, String)> {
+    let certificate = first_certificate(text).map_err(identity)?;
+    let (role, name) = role_and_name(&certificate).map_err(identity)?;
+    Ok((role, name, fingerprint(&certificate)))
+}
+
+/// The role and name in the text of an identity file. An error if no member of either role could use it. `file` names it in errors.
+#[pyfunction]
+pub fn check_member(text: &str, file: &str) -> PyResult<(&'static str, String)> {
+    let read = Member::parse(text, Role::User).map(|member| (Role::User, member));
+    let read = match read {
+        Err(IdentityError::Role { .. }) => Member::parse(text, Role::Executor).map(|member| (Role::Executor, member)),
+        read => read,
+    };
+    let (role, member) = read.map_err(|error| raise("IdentityError", format!("{file}: {error}")))?;
+    Ok((role.name(), member.name))
 }
 
 /// Reads an identity file: that of a user, or of another member of the grid.

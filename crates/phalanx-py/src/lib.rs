@@ -41,7 +41,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<space::SpaceServer>()?;
     module.add_class::<transfer::Copy>()?;
     module.add_function(wrap_pyfunction!(grid::create_grid, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::is_locked_grid, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::lock_grid, module)?)?;
     module.add_function(wrap_pyfunction!(grid::issue_member, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::request_member, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::sign_member, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::certificate_of, module)?)?;
     module.add_function(wrap_pyfunction!(grid::check_member, module)?)?;
     module.add_function(wrap_pyfunction!(weights::bytes_if_alone, module)?)?;
     module.add_function(wrap_pyfunction!(policy::explain, module)?)?;

@@ -5,12 +5,14 @@ from __future__ import annotations
 import getpass
 import os
 import re
+import sys
+from datetime import datetime, timezone
 from pathlib import Path
 
 import click
 
 from phalanx import _native
-from phalanx._reach import home
+from phalanx._reach import home, read_private
 from phalanx.errors import IdentityError
 
 _HOME = click.option(
@@ -18,6 +20,17 @@ _HOME = click.option(
     "folder",
     type=click.Path(path_type=Path),
     help="The folder of the grid. [default: $PHALANX_HOME or ~/.phalanx]",
+)
+
+#: Beside the authority: what it has issued.
+_REGISTER = "issued.txt"
+
+_ROLE = click.option("--role", type=click.Choice(["executor", "user"]), default="executor", show_default=True)
+
+_PASSPHRASE = click.option(
+    "--passphrase-file",
+    type=click.Path(path_type=Path),
+    help="A file with the passphrase of the authority in its first line, instead of asking for it.",
 )
 
 
@@ -29,8 +42,12 @@ def grid() -> None:
 @grid.command()
 @_HOME
 @click.option("--user", help="Your name in the grid. [default: your login name]")
-def create(folder: Path | None, user: str | None) -> None:
-    """Create a new grid: its certificate authority, and your own certificate."""
+@_PASSPHRASE
+def create(folder: Path | None, user: str | None, passphrase_file: Path | None) -> None:
+    """Create a new grid: its certificate authority, and your own certificate.
+
+    On a terminal it asks for a passphrase, without which nobody who gets at the authority's file can make members.
+    """
     folder = folder or home()
     authority_file = folder / "authority.pem"
     try:
@@ -39,35 +56,181 @@ def create(folder: Path | None, user: str | None) -> None:
         raise IdentityError(f"{error}; name another folder with --home") from None
     if is_there:
         raise IdentityError(f"{authority_file} exists: this is a grid already. Name another folder with --home")
-    authority = _native.create_grid()
+    passphrase = _new_passphrase(passphrase_file)
+    authority = _native.create_grid(passphrase)
     user = user or re.sub("[^a-z0-9-]+", "-", _login_name().lower()).strip("-")
-    member = _native.issue_member(authority, "user", user)
+    member = _native.issue_member(authority, "user", user, str(authority_file), passphrase)
     _write(folder / "user.pem", member)
     _write(authority_file, authority)
+    _register(str(authority_file), member)
     click.echo(f"grid created in {folder}")
-    click.echo(f"  authority.pem  makes members; keep it secret\n  user.pem       you, as {user}")
+    secret = "locked by your passphrase" if passphrase else "keep it secret, or lock it: phalanx grid lock"
+    click.echo(f"  authority.pem  makes members; {secret}\n  user.pem       you, as {user}")
     click.echo("next, for each machine: phalanx grid issue --role executor NAME")
 
 
 @grid.command()
 @click.argument("name")
-@click.option("--role", type=click.Choice(["executor", "user"]), default="executor", show_default=True)
+@_ROLE
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write. [default: NAME.pem]")
 @_HOME
-def issue(name: str, role: str, out: Path | None, folder: Path | None) -> None:
+@_PASSPHRASE
+def issue(name: str, role: str, out: Path | None, folder: Path | None, passphrase_file: Path | None) -> None:
     """Issue a certificate for the machine (or user) NAME."""
-    authority_file = (folder or home()) / "authority.pem"
-    try:
-        authority = authority_file.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise IdentityError(
-            f"no grid: {authority_file} cannot be read ({error}); make one with: phalanx grid create"
-        ) from None
+    authority, file, passphrase = _authority(folder, passphrase_file)
     out = out or Path(f"{name}.pem")
-    _write(out, _native.issue_member(authority, role, name, str(authority_file)))
+    text = _native.issue_member(authority, role, name, file, passphrase)
+    _write(out, text)
+    _register(file, text)
     click.echo(f"{out} written; it holds a private key, so copy it to {name} over a safe way (scp)")
     if role == "executor":
         click.echo(f"there: phalanx executor --listen 0.0.0.0:7400 --identity {out.name}")
+
+
+@grid.command()
+@click.argument("name")
+@_ROLE
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write. [default: NAME.request]")
+def request(name: str, role: str, out: Path | None) -> None:
+    """Make a private key here, and a request for the certificate of the machine (or user) NAME.
+
+    Run it where the key is used. The key stays in NAME.key; the request is no secret.
+    """
+    out = out or Path(f"{name}.request")
+    key, text = _native.request_member(role, name)
+    _write(out.with_suffix(".key"), key)
+    _write(out, text)
+    click.echo(f"{out} written; take it to the grid's authority, and there: phalanx grid sign {out.name}")
+    click.echo(f"{out.with_suffix('.key')} is the private key; it stays here")
+
+
+@grid.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write. [default: FILE with the ending .cert]")
+@_HOME
+@_PASSPHRASE
+def sign(file: Path, out: Path | None, folder: Path | None, passphrase_file: Path | None) -> None:
+    """Sign a request that was made on another machine: phalanx grid request."""
+    authority, authority_file, passphrase = _authority(folder, passphrase_file)
+    role, name, certificates = _native.sign_member(authority, _read(file), authority_file, passphrase)
+    out = out or file.with_suffix(".cert")
+    _write(out, certificates)
+    _register(authority_file, certificates)
+    click.echo(f"{out} written: {name} is a member in the role {role}; if you did not expect that, remove it")
+    click.echo(f"take it back to {name}, beside the key, and there: phalanx grid accept {out.name}")
+
+
+@grid.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--key", type=click.Path(path_type=Path), help="The private key. [default: FILE with the ending .key]")
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write. [default: FILE with the ending .pem]")
+def accept(file: Path, key: Path | None, out: Path | None) -> None:
+    """Make an identity file of a signed certificate and the private key that is here."""
+    key, out = key or file.with_suffix(".key"), out or file.with_suffix(".pem")
+    text = _read(file) + read_private(key, "private key", "it is where the request was made")
+    role, name = _native.check_member(text, f"{file} and {key}")
+    _write(out, text)
+    key.unlink()
+    click.echo(f"{out} written: {name} in the role {role}")
+    if role == "executor":
+        click.echo(f"now: phalanx executor --listen 0.0.0.0:7400 --identity {out}")
+    else:
+        click.echo(f"now: name it with --identity {out}, or move it to {home() / 'user.pem'}")
+
+
+@grid.command("list")
+@_HOME
+def members(folder: Path | None) -> None:
+    """List the certificates that this grid's authority has issued: when, the role, the name, the fingerprint."""
+    for entry in _issued((folder or home()) / _REGISTER):
+        click.echo("  ".join(entry))
+
+
+@grid.command()
+@_HOME
+@_PASSPHRASE
+@click.option("--new-passphrase-file", type=click.Path(path_type=Path), help="The new passphrase, instead of asking.")
+def lock(folder: Path | None, passphrase_file: Path | None, new_passphrase_file: Path | None) -> None:
+    """Lock the authority's private key by a passphrase, or change the passphrase."""
+    authority, file, passphrase = _authority(folder, passphrase_file)
+    new = _new_passphrase(new_passphrase_file, asks=True)
+    locked = _native.lock_grid(authority, file, passphrase, new)
+    part = Path(f"{file}.new")
+    _write(part, locked)
+    part.replace(file)
+    click.echo(f"{file} is locked by your passphrase" if new else f"{file} is not locked any more")
+
+
+def _authority(folder: Path | None, passphrase_file: Path | None) -> tuple[str, str, str | None]:
+    """The text of the authority's file, the file, and the passphrase if it is locked."""
+    file = (folder or home()) / "authority.pem"
+    text = read_private(file, "grid", "make one with: phalanx grid create")
+    if not _native.is_locked_grid(text):
+        return text, str(file), None
+    if passphrase_file is None and not _is_asked():
+        raise IdentityError(f"{file} is locked, and there is no terminal to ask on; name a file with --passphrase-file")
+    asked = _passphrase_in(passphrase_file) if passphrase_file else click.prompt("Passphrase", hide_input=True)
+    return text, str(file), asked
+
+
+def _register(authority_file: str, text: str) -> None:
+    """Notes in the register that a certificate was issued, and warns if its role and name were issued before."""
+    register = Path(authority_file).with_name(_REGISTER)
+    role, name, fingerprint = _native.certificate_of(text)
+    before = [when for when, *of, _ in _issued(register) if of == [role, name]]
+    if before:
+        click.echo(f"{name} was issued before, on {', '.join(before)}: who has that key can be {name} too", err=True)
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        descriptor = os.open(register, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{now} {role} {name} {fingerprint}\n")
+    except OSError as error:
+        raise IdentityError(f"the register {register} cannot be written: {error}") from None
+
+
+def _issued(register: Path) -> list[list[str]]:
+    """The entries of the register: when, role, name, fingerprint."""
+    if not register.exists():
+        return []
+    entries = [line.split() for line in _read(register).splitlines()]
+    for number, entry in enumerate(entries, 1):
+        if len(entry) != 4:
+            raise IdentityError(f"line {number} of the register {register} is no entry; mend or remove it")
+    return entries
+
+
+def _new_passphrase(file: Path | None, *, asks: bool = False) -> str | None:
+    """A new passphrase; None if there is to be none. Without a terminal it is asked for only if ``asks``."""
+    if file:
+        return _passphrase_in(file)
+    if not (asks or _is_asked()):
+        return None
+    words = "New passphrase for the grid's authority (none: Enter)"
+    return click.prompt(words, hide_input=True, confirmation_prompt=True, default="", show_default=False) or None
+
+
+def _is_asked() -> bool:
+    """Whether somebody sits at a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _passphrase_in(file: Path) -> str:
+    """The first line of a file."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise IdentityError(f"{file} cannot be read: {error}") from None
+    if not lines or not lines[0]:
+        raise IdentityError(f"{file} has no passphrase in its first line")
+    return lines[0]
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise IdentityError(f"{file} cannot be read: {error}") from None
 
 
 def _login_name() -> str:

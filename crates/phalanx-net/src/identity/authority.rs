@@ -1,8 +1,9 @@
 //! A grid's certificate authority, which issues identities to members.
 
-use super::{IdentityError, Role};
+use super::{IdentityError, Role, locked, role_and_name};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -24,42 +25,118 @@ impl Authority {
         Ok(Authority { key, certificate })
     }
 
-    /// Parses the text of [`Authority::to_pem`].
-    pub fn parse(pem: &str) -> Result<Authority, IdentityError> {
+    /// Whether the text of an authority's file needs a passphrase.
+    pub fn is_locked(text: &str) -> bool {
+        locked::is_locked(text)
+    }
+
+    /// Parses the text of [`Authority::to_pem`]. An error if it is locked and no passphrase is given.
+    pub fn parse(pem: &str, passphrase: Option<&str>) -> Result<Authority, IdentityError> {
         let start = pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::DamagedAuthority("certificate"))?;
-        let key = KeyPair::from_pem(&pem[..start]).map_err(|_| IdentityError::DamagedAuthority("private key"))?;
+        let key = match (locked::is_locked(pem), passphrase) {
+            (false, _) => pem[..start].to_owned(),
+            (true, Some(passphrase)) => locked::unlock(&pem[..start], passphrase)?,
+            (true, None) => return Err(IdentityError::Passphrase),
+        };
+        let key = KeyPair::from_pem(&key).map_err(|_| IdentityError::DamagedAuthority("private key"))?;
         // A damaged certificate would be copied into every member's file.
         let whole = CertificateDer::from_pem_slice(&pem.as_bytes()[start..]);
         whole.map_err(|_| IdentityError::DamagedAuthority("certificate"))?;
         Ok(Authority { key, certificate: pem[start..].to_owned() })
     }
 
-    /// The key and the certificate, as PEM.
-    pub fn to_pem(&self) -> String {
-        format!("{}{}", self.key.serialize_pem(), self.certificate)
+    /// The key and the certificate, as PEM. With a passphrase the key is locked.
+    pub fn to_pem(&self, passphrase: Option<&str>) -> Result<String, IdentityError> {
+        let key = self.key.serialize_pem();
+        let key = passphrase.map_or(Ok(key.clone()), |passphrase| locked::lock(&key, passphrase))?;
+        Ok(format!("{key}{}", self.certificate))
     }
 
-    /// Makes the identity file of a new member.
+    /// Makes the identity file of a new member, with its private key.
     pub fn issue(&self, role: Role, name: &str) -> Result<String, IdentityError> {
-        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-        if name.is_empty() || name.len() > 63 || !plain || name.starts_with('-') || name.ends_with('-') {
-            return Err(IdentityError::Name(name.to_owned()));
-        }
-        let name = name.to_ascii_lowercase();
         let key = KeyPair::generate()?;
-        let mut params =
-            CertificateParams::new(vec![format!("{}.role.phalanx", role.name()), format!("{name}.name.phalanx")])?;
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.use_authority_key_identifier_extension = true;
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        if role == Role::Executor {
-            // Executors that keep a space together are each other's clients, so every certificate allows both. Whoever
-            // accepts a link checks the role.
-            params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
-        }
-        let member = params.signed_by(&key, &Issuer::new(authority_params()?, &self.key))?;
-        Ok(format!("{}{}{}", member.pem(), self.certificate, key.serialize_pem()))
+        Ok(format!("{}{}", self.certify(role, name, &key)?, key.serialize_pem()))
     }
+
+    /// Signs the text of a [`request`]. Returns the member's role and name, and the certificates of its identity file.
+    pub fn sign(&self, request: &str) -> Result<(Role, String, String), IdentityError> {
+        let certificate = request.replace(LABEL, "CERTIFICATE");
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())
+            .ok()
+            .filter(|_| request.contains(LABEL))
+            .ok_or_else(|| IdentityError::Request("it is none, or not whole".to_owned()))?;
+        let (role, name) = role_and_name(&certificate)?;
+        let role: Role = role.parse().map_err(IdentityError::Request)?;
+        let key = PublicKey::of(&certificate)?;
+        let certificates = self.certify(role, &name, &key)?;
+        Ok((role, name, certificates))
+    }
+
+    /// The certificate of a member with this key, and the authority's.
+    fn certify(&self, role: Role, name: &str, key: &impl PublicKeyData) -> Result<String, IdentityError> {
+        let mut params = member_params(role, name)?;
+        params.use_authority_key_identifier_extension = true;
+        let member = params.signed_by(key, &Issuer::new(authority_params()?, &self.key))?;
+        Ok(format!("{}{}", member.pem(), self.certificate))
+    }
+}
+
+/// Makes a private key, which stays where it is made, and a request for its certificate, which everyone may see. Both are PEM.
+pub fn request(role: Role, name: &str) -> Result<(String, String), IdentityError> {
+    let key = KeyPair::generate()?;
+    let request = member_params(role, name)?.self_signed(&key)?.pem();
+    Ok((key.serialize_pem(), request.replace("CERTIFICATE", LABEL)))
+}
+
+/// The PEM label of a request. Inside is a certificate that the key signed itself.
+const LABEL: &str = "PHALANX REQUEST";
+
+/// The beginning of each public key of this curve in a certificate: the algorithm, and the length of the point.
+const P256: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
+/// A member's public key: a point of the curve P-256.
+struct PublicKey(Vec<u8>);
+
+impl PublicKey {
+    fn of(certificate: &CertificateDer<'_>) -> Result<PublicKey, IdentityError> {
+        let parsed = webpki::EndEntityCert::try_from(certificate);
+        let info = parsed.map_err(|error| IdentityError::Request(error.to_string()))?.subject_public_key_info();
+        let point = info.strip_prefix(&P256).filter(|point| point.len() == 65 && point[0] == 4);
+        Ok(PublicKey(
+            point.ok_or_else(|| IdentityError::Request("its key is not of the curve P-256".to_owned()))?.to_vec(),
+        ))
+    }
+}
+
+impl PublicKeyData for PublicKey {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &PKCS_ECDSA_P256_SHA256
+    }
+}
+
+fn member_params(role: Role, name: &str) -> Result<CertificateParams, IdentityError> {
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    if name.is_empty() || name.len() > 63 || !plain || name.starts_with('-') || name.ends_with('-') {
+        return Err(IdentityError::Name(name.to_owned()));
+    }
+    let name = name.to_ascii_lowercase();
+    let mut params =
+        CertificateParams::new(vec![format!("{}.role.phalanx", role.name()), format!("{name}.name.phalanx")])?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    if role == Role::Executor {
+        // Executors that keep a space together are each other's clients, so every certificate allows both. Whoever
+        // accepts a link checks the role.
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+    }
+    Ok(params)
 }
 
 fn authority_params() -> Result<CertificateParams, IdentityError> {

@@ -4,11 +4,14 @@
 //! server's name also checks its role.
 
 mod authority;
+mod hybrid;
 mod known;
+mod locked;
 mod pinned;
 
-pub use authority::Authority;
+pub use authority::{Authority, request};
 
+use hybrid::X25519MlKem768;
 use pinned::Pinned;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::client::{ClientConfig, ClientConnection, Resumption};
@@ -79,6 +82,12 @@ pub enum IdentityError {
     /// The file of a grid's authority lacks this part.
     #[error("the authority's file is damaged: it has no whole {0}")]
     DamagedAuthority(&'static str),
+    /// The authority's private key is locked by another passphrase, or none was given.
+    #[error("this is not the passphrase of the grid's authority")]
+    Passphrase,
+    /// A request for a certificate cannot be signed.
+    #[error("this is no request that phalanx grid request has made: {0}")]
+    Request(String),
     /// The certificate was issued for another role.
     #[error(
         "this certificate is for the role {is}, but {wanted} is needed; issue one with: phalanx grid issue --role {wanted} NAME"
@@ -284,9 +293,21 @@ fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     let make = || {
         let mut provider = rustls::crypto::ring::default_provider();
-        // Both ends are phalanx, so the fastest suite can come first.
+        // Both ends are phalanx, so the fastest suite and the hybrid key exchange can come first.
         provider.cipher_suites.sort_by_key(|suite| suite.suite() != rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
+        provider.kx_groups.insert(0, &X25519MlKem768);
         Arc::new(provider)
     };
     PROVIDER.get_or_init(make).clone()
+}
+
+/// The first certificate in a PEM text.
+pub fn first_certificate(text: &str) -> Result<CertificateDer<'static>, IdentityError> {
+    CertificateDer::from_pem_slice(text.as_bytes()).map_err(damaged)
+}
+
+/// The SHA-256 digest of a certificate, as `openssl x509 -fingerprint -sha256` shows it but in lower case and without colons.
+pub fn fingerprint(certificate: &CertificateDer<'_>) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
