@@ -132,11 +132,26 @@ static void what_is_wrong_is_told(void) {
     }
 }
 
+/* Who gets another length than it expects notices that, however the bytes came to it. */
+static void a_broadcast_of_another_length_is_noticed_by_all(void) {
+    int data[10] = {0};
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int sent = 1; sent <= 10; sent += 9) {
+        int code = MPI_Bcast(data, rank ? 11 - sent : sent, MPI_INT, 0, MPI_COMM_WORLD);
+        CHECK((code != MPI_SUCCESS) == (rank != 0));
+        MPI_Request request;
+        CHECK(!MPI_Ibcast(data, rank ? 11 - sent : sent, MPI_INT, 0, MPI_COMM_WORLD, &request));
+        CHECK((MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS) == (rank != 0));
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 int main(void) {
     MPI_Init(NULL, NULL);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     the_order_of_ranks_is_kept();
+    a_broadcast_of_another_length_is_noticed_by_all();
     many_go_on_at_once_and_are_done_in_any_order();
     persistent_ones_start_in_any_order();
     a_row_of_one_becomes_a_column_of_all();

@@ -136,9 +136,10 @@ impl Call {
     pub(super) fn start_put(&self, to: usize, bytes: Span) -> Option<usize> {
         let process = self.comm.peers().processes[self.peer(to)];
         let envelope = self.comm.envelope(Use::Collective, self.tag);
-        if self.failure.get().is_some_and(|error| error.class == Class::ProcFailed) {
-            // What would be sent was not computed by all: the others fail too.
-            return self.world.engine().send(process, envelope, Outgoing::Owned(Vec::new()), Mode::Failed);
+        if let Some(error) = self.failure.get() {
+            // What would be sent was not computed by all, or is not what came: those who wait for it fail too, because nothing comes.
+            let mode = if error.class == Class::ProcFailed { Mode::Failed } else { Mode::Standard };
+            return self.world.engine().send(process, envelope, Outgoing::Owned(Vec::new()), mode);
         }
         let data = Outgoing::Borrowed(bytes.start(), bytes.length());
         let mut engine = self.world.engine();
