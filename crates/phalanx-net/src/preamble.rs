@@ -7,6 +7,7 @@
 use std::io::{self, Read, Write};
 
 const MAGIC: [u8; 6] = *b"phlnx\x01";
+const LENGTH: usize = MAGIC.len() + 17;
 const CONTROL: u8 = 0;
 const DATA: u8 = 1;
 const SPACE: u8 = 2;
@@ -96,30 +97,60 @@ impl Preamble {
         [&MAGIC[..], &[kind], &token].concat()
     }
 
-    /// Reads the 23 bytes. Anything other than a preamble of this version is an error.
+    /// Reads the 23 bytes. Anything other than a preamble of this version is an error, and so are bytes without a meaning
+    /// that are not 0: the keys depend on the bytes that mean something only.
     pub fn read(from: &mut impl Read) -> io::Result<Preamble> {
-        let mut bytes = [0; MAGIC.len() + 17];
+        let mut bytes = [0; LENGTH];
         from.read_exact(&mut bytes)?;
+        let preamble = Preamble::parse(bytes).filter(|preamble| preamble.bytes() == bytes);
+        preamble.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the peer does not speak phalanx"))
+    }
+
+    fn parse(bytes: [u8; LENGTH]) -> Option<Preamble> {
         let token: [u8; 16] = bytes[MAGIC.len() + 1..].try_into().expect("16 bytes");
         match (bytes[..MAGIC.len()] == MAGIC, bytes[MAGIC.len()]) {
-            (true, CONTROL) => Ok(Preamble::Control),
-            (true, DATA) => Ok(Preamble::Data { token }),
-            (true, SPACE) => Ok(Preamble::Space { shakes: token != [0; 16] }),
-            (true, REPLICA) => Ok(Preamble::Replica),
-            (true, RANKS) => Ok(Preamble::Ranks),
-            (true, FILES) => Ok(Preamble::Files),
-            (true, TRANSFER) => Ok(Preamble::Transfer),
-            (true, EXECUTOR) => Ok(Preamble::Executor),
+            (true, CONTROL) => Some(Preamble::Control),
+            (true, DATA) => Some(Preamble::Data { token }),
+            (true, SPACE) => Some(Preamble::Space { shakes: token != [0; 16] }),
+            (true, REPLICA) => Some(Preamble::Replica),
+            (true, RANKS) => Some(Preamble::Ranks),
+            (true, FILES) => Some(Preamble::Files),
+            (true, TRANSFER) => Some(Preamble::Transfer),
+            (true, EXECUTOR) => Some(Preamble::Executor),
             (true, STREAM) => {
                 let (token, number) = token.split_at(12);
                 let number = u32::from_le_bytes(number.try_into().expect("4 bytes"));
-                Ok(Preamble::Stream { token: token.try_into().expect("12 bytes"), number })
+                Some(Preamble::Stream { token: token.try_into().expect("12 bytes"), number })
             }
             (true, RANK) => {
                 let (rank, _) = token.split_at(4);
-                Ok(Preamble::Rank { rank: u32::from_le_bytes(rank.try_into().expect("4 bytes")) })
+                Some(Preamble::Rank { rank: u32::from_le_bytes(rank.try_into().expect("4 bytes")) })
             }
-            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not speak phalanx")),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preamble_is_read_in_one_way_only() {
+        let (control, data) = (Preamble::Control, Preamble::Data { token: [7; 16] });
+        let spaces = [true, false].map(|shakes| Preamble::Space { shakes });
+        let stream = Preamble::Stream { token: [5; 12], number: 1 << 20 };
+        let all = [control, data, spaces[0], spaces[1], Preamble::Replica, Preamble::Ranks, Preamble::Transfer];
+        let all = all.into_iter().chain([stream, Preamble::Executor, Preamble::Files, Preamble::Rank { rank: 3 }]);
+        for preamble in all {
+            let bytes = preamble.bytes();
+            assert_eq!(Preamble::read(&mut &bytes[..]).expect("was written"), preamble);
+            for at in 0..bytes.len() {
+                let mut changed = bytes.clone();
+                changed[at] ^= 0x80;
+                let read = Preamble::read(&mut &changed[..]).ok();
+                assert!(read.is_none_or(|read| read != preamble), "{preamble:?}, byte {at}");
+            }
         }
     }
 }
