@@ -308,6 +308,32 @@ fn a_block_weaker_than_the_link_ends_it() {
     }
 }
 
+/// An attacker makes an unprotected frame longer, so that it would swallow the start of a protected one.
+#[test]
+fn a_frame_goes_on_in_blocks_of_its_own_level_only() {
+    let levels = Levels { base: Level::Authenticated, data: Level::Private, code: Level::Private };
+    let (client, server) = Socket::pair().unwrap();
+    let ((_client, shaken), (_server, accepted)) = shake_hands(client, server, levels, levels);
+    let (client, mut wire_in) = Socket::pair().unwrap();
+    let (mut wire_out, server) = Socket::pair().unwrap();
+    let (link, _reader) = Link::new(client, Some(shaken), MAX_BODY).unwrap();
+    link.send(Mark::None, start(&sent(0)), vec![sent(0).into()]).unwrap();
+    link.send(Mark::Data, start(&sent(2)), vec![sent(2).into()]).unwrap();
+    link.close();
+    let mut bytes = Vec::new();
+    wire_in.read_to_end(&mut bytes).unwrap();
+    let mut blocks = blocks(&bytes);
+    assert_eq!(blocks.iter().map(|block| block[0]).collect::<Vec<_>>(), [0x59, 0x5b]);
+    let length = sent(0).len() as u64 + 500;
+    blocks[0][4 + 8..][..8].copy_from_slice(&length.to_le_bytes());
+    let (_link, reader) = Link::new(server, Some(accepted), MAX_BODY).unwrap();
+    let received = read(reader);
+    wire_out.write_all(&blocks.concat()).unwrap();
+    wire_out.shut_down();
+    let received: Vec<_> = received.iter().collect();
+    assert!(matches!(&received[..], [Err(LinkError::Failed(_))]), "{received:?}");
+}
+
 /// A client and a server that may mean different things: the client's link, and what the server makes of the handshake.
 fn meet(ours: (Levels, &[u8]), theirs: (Levels, &'static [u8])) -> (End, Socket, io::Result<Shaken>) {
     let (mut one, mut other) = Socket::pair().unwrap();

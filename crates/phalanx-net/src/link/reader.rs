@@ -39,6 +39,9 @@ pub struct Reader {
     context: Option<Context>,
     /// Weaker blocks are refused.
     least: Level,
+    /// The level of the last block that began. A frame goes on in blocks of its own level only: otherwise an attacker
+    /// could put the start of a frame, in an unprotected block, before a protected one.
+    level: Level,
     /// Bytes left of the current block without protection.
     plain: usize,
     direct: Option<Direct>,
@@ -77,6 +80,7 @@ impl Reader {
             awaited,
             context,
             least,
+            level: least,
             plain: 0,
             direct: None,
             patience: None,
@@ -297,9 +301,7 @@ impl Reader {
             at += self.feed_plain(at..at + plain, on_frame)?;
             let Some(head) = self.buffer[at..self.kept].first_chunk() else { break };
             let (level, payload) = seal::parse(*head)?;
-            if level < self.least {
-                return Err(too_weak().into());
-            }
+            self.check_level(level)?;
             let (begin, end) = (at + HEAD, at + HEAD + payload);
             if !seal::has_tag(level) {
                 self.context.as_mut().expect("blocks come with keys only").pass();
@@ -320,6 +322,17 @@ impl Reader {
             at = end + TAG;
         }
         Ok(at - start)
+    }
+
+    fn check_level(&mut self, level: Level) -> io::Result<()> {
+        let before = std::mem::replace(&mut self.level, level);
+        if level < self.least {
+            return Err(not_of_this_link("a block is protected less than this link is"));
+        }
+        match self.assembler.is_within() && level != before {
+            true => Err(not_of_this_link("a frame goes on in a block of another level")),
+            false => Ok(()),
+        }
     }
 
     /// Directs the rest of a block straight into the body, if all of it belongs to the body. The part already in the
@@ -392,8 +405,8 @@ fn open(
     opened
 }
 
-fn too_weak() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a block is protected less than this link is")
+fn not_of_this_link(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 /// The number of bytes read; `None`: nothing now. The end of the connection is an error.
