@@ -28,11 +28,11 @@ class Executors:
 
     def user(self, name: str) -> Path:
         """The identity file of a user."""
-        return self._issue("user", name)
+        return self.issue("user", name)
 
     def start(self, name: str, *options: str, interpreters: int = 2, env: Mapping[str, str] | None = None) -> str:
         """The address of one more."""
-        identity = self._issue("executor", name)
+        identity = self.issue("executor", name)
         command = [PHALANX, "executor", "--listen", "127.0.0.1:0", "--identity", str(identity)]
         process = Process(
             [*command, "--interpreters", str(interpreters), *options],
@@ -44,7 +44,8 @@ class Executors:
         self.started.append(process)
         return process.line("listening on ").split()[2]
 
-    def _issue(self, role: str, name: str) -> Path:
+    def issue(self, role: str, name: str) -> Path:
+        """The identity file of a member."""
         path = self._folder / f"{role}-{name}.pem"
         identities.write(path, _native.issue_member(self._authority, role, name))
         return path

@@ -1,0 +1,106 @@
+"""The second implementation makes and opens the bytes of tests/vectors/link.json, which the library has made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.exceptions import InvalidTag
+from second.aegis import mac
+from second.link import (
+    BLOCKS_PER_SECRET,
+    CHECKSUM,
+    MAGIC,
+    Direction,
+    Refused,
+    effective,
+    is_offered,
+    length_of,
+    tls_exporter,
+)
+
+VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "link.json").read_text())
+LINKS = {link["name"]: link for link in VECTORS["links"]}
+
+
+@pytest.mark.parametrize("case", VECTORS["handshakes"], ids=lambda case: case["name"])
+def test_what_the_keys_depend_on(case: dict[str, Any]) -> None:
+    begins, bound = bytes.fromhex(case["preamble"]), bytes.fromhex(case["bound"])
+    assert begins[:6] == MAGIC
+    assert len(begins) == 23
+    assert bound == (b"" if begins[6] == 1 else begins)
+    levels = case["levels"]
+    assert bytes.fromhex(case["choice"]) == bytes(levels) + hashlib.sha256(bound).digest()
+    assert is_offered(levels, bytes.fromhex(case["offer"]))
+    assert bytes.fromhex(case["context"]) == bytes(effective(levels)) + bound
+
+
+def test_the_exporter_of_tls() -> None:
+    case = VECTORS["exporter"]
+    secret, context = bytes.fromhex(case["secret"]), bytes.fromhex(case["context"])
+    exported = tls_exporter(secret, "TLS_AES_128_GCM_SHA256", case["label"].encode(), context, 64)
+    assert exported.hex() == case["client"] + case["server"]
+
+
+def direction(secret: str, number: int) -> Direction:
+    made = Direction(bytes.fromhex(secret))
+    made.number = number
+    return made
+
+
+def payload_of(block: dict[str, Any]) -> bytes:
+    return bytes([block["fill"]]) * block["count"] if "fill" in block else bytes.fromhex(block["payload"])
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_keys_and_blocks(name: str) -> None:
+    link = LINKS[name]
+    sends = direction(link["secret"], link["begins_at"])
+    receives = direction(link["secret"], link["begins_at"])
+    for block in link["blocks"]:
+        wire = sends.seal(block["level"], payload_of(block))
+        assert (sends.secret.hex(), sends.number) == (block["secret"], block["number"] + 1)
+        keys = (sends.private.hex(), sends.safe.hex(), sends.iv.hex())
+        assert keys == (block["key_private"], block["key_safe"], block["iv"])
+        assert hashlib.sha256(wire).hexdigest() == block["sha256"]
+        assert wire.hex() == block.get("wire", wire.hex())
+        level, behind = length_of(wire[:4])
+        assert (level, behind) == (block["level"], len(wire) - 4)
+        assert receives.open(wire[:4], wire[4:]) == payload_of(block)
+
+
+def test_a_link_goes_on_behind_the_ratchet() -> None:
+    secrets = [block["secret"] for block in LINKS["ratchet"]["blocks"]]
+    assert len(set(secrets)) == 2
+    assert LINKS["ratchet"]["begins_at"] < BLOCKS_PER_SECRET
+    assert LINKS["checksums"]["secret"] == CHECKSUM.hex()
+
+
+@pytest.mark.parametrize("name", ["safe", "private"])
+def test_what_was_altered_does_not_open(name: str) -> None:
+    link = LINKS[name]
+    block = next(block for block in link["blocks"] if 0 < len(block.get("wire", "")) < 200)
+    wire = bytes.fromhex(block["wire"])
+    for at in range(len(wire)):
+        altered = wire[:at] + bytes([wire[at] ^ 1]) + wire[at + 1 :]
+        with pytest.raises((Refused, InvalidTag)):
+            opens(direction(link["secret"], block["number"]), altered, block["level"])
+    with pytest.raises((Refused, InvalidTag)):
+        opens(direction(link["secret"], block["number"] + 1), wire, block["level"])
+
+
+def opens(by: Direction, wire: bytes, least: int) -> bytes:
+    """The payload of a block that is all there."""
+    _, behind = length_of(wire[:4], least)
+    if behind != len(wire) - 4:
+        raise Refused("bytes are missing, or left")
+    return by.open(wire[:4], wire[4:])
+
+
+def test_the_mac_is_the_one_of_the_draft() -> None:
+    """From draft-irtf-cfrg-aegis-aead, the test vector of AEGISMAC-128X2 with a tag of 128 bits."""
+    key, nonce = bytes.fromhex("1001" + "00" * 14), bytes.fromhex("100002" + "00" * 13)
+    assert mac(key, nonce, bytes(range(35))).hex() == "6873ee34e6b5c59143b6d35c5e4f2c6e"
