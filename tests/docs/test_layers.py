@@ -24,7 +24,7 @@ MODULES = {
         "body",
         "memory",
         "frames seal sealed socket",
-        "runtime tls transport",
+        "blocks runtime tls transport",
         "identity stream",
         "link",
         "bundle dial",

@@ -92,7 +92,7 @@ fn send(sending: &Turns<Outgoing>, blocks: &AtomicI64, threads: usize) {
                 sending.remove(turn);
                 break;
             }
-            turn.stream.seal(DATA);
+            turn.stream.seal(DATA).unwrap();
         }
     }
     sending.close();

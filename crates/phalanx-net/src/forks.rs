@@ -1,5 +1,6 @@
 //! Detects forks of this process without a system call, because a fork must not use some of its parent's resources.
 
+use std::io;
 #[cfg(unix)]
 use std::sync::Once;
 #[cfg(unix)]
@@ -27,6 +28,60 @@ pub fn process() -> u32 {
 pub fn so_far() -> u64 {
     count();
     BEGUN_AND_DONE.load(Ordering::SeqCst)
+}
+
+/// The process that made something which its forks must not use: a key whose numbers must not repeat, or a socket whose
+/// bytes would mix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner(u32);
+
+impl Owner {
+    /// The process that calls.
+    pub fn this() -> Owner {
+        Owner(process())
+    }
+
+    /// Whether the calling process is the owner. A fork is not. This takes one load, so it may be asked for every block.
+    #[inline]
+    pub fn is_this(self) -> bool {
+        counted() == self.0
+    }
+
+    /// Fails in a fork of the owner.
+    #[inline]
+    pub fn check(self) -> io::Result<()> {
+        if self.is_this() { Ok(()) } else { refuse() }
+    }
+}
+
+#[cold]
+fn refuse() -> io::Result<()> {
+    let text = "the connection belongs to the process that made it, and this is a fork of that process";
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
+}
+
+/// Calls the function in every later fork of this process, before any other code runs there.
+///
+/// # Safety
+/// The function does nothing but what a signal handler may do.
+#[cfg(unix)]
+pub unsafe fn call_in_forks(call: unsafe extern "C" fn()) {
+    // SAFETY: the caller promises that the function may run in the child of a process with threads.
+    let failed = unsafe { libc::pthread_atfork(None, None, Some(call)) };
+    assert!(failed == 0, "no memory");
+}
+
+/// The number of forks between the first process and this one, without a look at whether they are counted yet.
+#[cfg(unix)]
+#[inline]
+fn counted() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+#[cfg(not(unix))]
+#[inline]
+fn counted() -> u32 {
+    0
 }
 
 #[cfg(unix)]
@@ -68,6 +123,22 @@ pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+/// Whether `holds` is true in a fork of this process. It must not take a lock that another thread may hold.
+#[cfg(all(test, unix))]
+pub(crate) fn in_a_fork(holds: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child does nothing but find the answer, and end.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let holds = std::panic::catch_unwind(std::panic::AssertUnwindSafe(holds)).unwrap_or(false);
+        // SAFETY: ends the child without anything of the parent's being done.
+        unsafe { libc::_exit(i32::from(holds)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
@@ -76,17 +147,34 @@ mod tests {
     fn a_fork_has_another_number() {
         let _alone = alone();
         let (before, copies) = (process(), so_far());
-        // SAFETY: the child does nothing but end, with the answer.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: ends the child without anything of the parent's being done.
-            unsafe { libc::_exit(i32::from(process() != before)) };
-        }
-        let mut status = 0;
-        // SAFETY: waits for the child made above.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1);
+        assert!(in_a_fork(|| process() != before));
         assert_eq!(process(), before);
         assert_eq!(so_far(), copies + 2);
+    }
+
+    #[test]
+    fn a_fork_owns_what_it_makes_itself_only() {
+        let _alone = alone();
+        let owner = Owner::this();
+        assert!(owner.is_this());
+        assert!(in_a_fork(|| owner.check().is_err() && Owner::this().is_this()));
+        assert!(in_a_fork(|| {
+            let child = Owner::this();
+            in_a_fork(|| !owner.is_this() && !child.is_this())
+        }));
+        assert!(owner.is_this());
+    }
+
+    #[test]
+    fn a_function_is_called_in_forks_only() {
+        static CALLED: AtomicU32 = AtomicU32::new(0);
+        unsafe extern "C" fn note() {
+            CALLED.fetch_add(1, Ordering::Relaxed);
+        }
+        let _alone = alone();
+        // SAFETY: it adds to a number.
+        unsafe { call_in_forks(note) };
+        assert!(in_a_fork(|| CALLED.load(Ordering::Relaxed) == 1));
+        assert_eq!(CALLED.load(Ordering::Relaxed), 0);
     }
 }

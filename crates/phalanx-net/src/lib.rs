@@ -1,13 +1,14 @@
 //! Links: the only sockets of phalanx, and the identities that open them.
 //!
 //! A link carries frames, in order, between two processes. [`dial`] is the way out: it turns an address into a link over
-//! whatever transport leads there. [`link`] moves the bytes, [`tls`] does the handshake, and [`seal`] protects what
-//! follows. [`stream`] carries a transfer's blocks, [`identity`] identifies the peer, and [`socket`] wraps the
-//! connections of the operating system.
+//! whatever transport leads there. [`link`] moves the bytes, [`tls`] does the handshake, and [`blocks`] protects what
+//! follows, in the format of [`seal`]. [`stream`] carries a transfer's blocks, [`identity`] identifies the peer, and
+//! [`socket`] wraps the connections of the operating system.
 
 #![deny(missing_docs)]
 
 pub mod address;
+pub mod blocks;
 pub mod body;
 pub mod copy;
 pub mod dial;

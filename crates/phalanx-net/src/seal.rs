@@ -8,6 +8,8 @@
 //! moved does not open. Private uses AES-128-GCM. Safe uses the MAC of AEGIS-128X2, which is four times as fast as any
 //! alternative here. Blocks are sixteen times as long as TLS records and are opened in place. So a large array is
 //! decrypted in its final memory (docs/decisions/0008).
+//!
+//! This is the format and the cryptography. Every link cuts and protects its blocks with [`crate::blocks`].
 
 use aegis::aegis128x2::Aegis128X2Mac;
 use phalanx_core::level::Level;
@@ -39,7 +41,7 @@ pub fn head(level: Level, payload: usize) -> [u8; HEAD] {
 }
 
 /// Parses the head of a block that a peer sent: its level and the length of its payload.
-pub fn parse(head: [u8; HEAD]) -> io::Result<(Level, usize)> {
+pub(crate) fn parse(head: [u8; HEAD]) -> io::Result<(Level, usize)> {
     let [mark, low, middle, high] = head;
     let length = u32::from_le_bytes([low, middle, high, 0]) as usize;
     let level = Level::ALL.into_iter().find(|level| MARK + *level as u8 == mark).ok_or_else(altered)?;
@@ -51,7 +53,8 @@ pub fn has_tag(level: Level) -> bool {
     level >= Level::Safe
 }
 
-/// The keys of one direction. The sender protects with them, the receiver opens.
+/// The keys of one direction, and the number of the next block. Only [`crate::blocks`] uses them: the sender's
+/// [`Sealer`](crate::blocks::Sealer) protects with them, the receiver's [`Opener`](crate::blocks::Opener) opens.
 pub struct Context {
     secret: [u8; SECRET],
     private: LessSafeKey,
@@ -82,21 +85,20 @@ impl Context {
     }
 
     /// Counts a block without protection. The next protected block then also proves that this one was sent.
-    pub fn pass(&mut self) {
+    pub(crate) fn pass(&mut self) {
         self.nonce();
     }
 
-    /// Encrypts the payload of a private block in place. Returns the block's head and tag.
-    pub fn seal(&mut self, payload: &mut [u8]) -> ([u8; HEAD], [u8; TAG]) {
-        let head = head(Level::Private, payload.len());
+    /// Encrypts the payload of a private block in place. Returns the block's tag.
+    pub(crate) fn seal(&mut self, head: [u8; HEAD], payload: &mut [u8]) -> [u8; TAG] {
         let nonce = Nonce::assume_unique_for_key(self.nonce());
         let tag = self.private.seal_in_place_separate_tag(nonce, Aad::from(head), payload);
         let tag = tag.expect("a block is far below the cipher's longest message");
-        (head, tag.as_ref().try_into().expect("16 bytes"))
+        tag.as_ref().try_into().expect("16 bytes")
     }
 
     /// The tag of a safe block whose payload is in several pieces.
-    pub fn tag<'a>(&mut self, head: [u8; HEAD], payload: impl Iterator<Item = &'a [u8]>) -> [u8; TAG] {
+    pub(crate) fn tag<'a>(&mut self, head: [u8; HEAD], payload: impl Iterator<Item = &'a [u8]>) -> [u8; TAG] {
         let mut mac = self.mac(head);
         payload.for_each(|piece| mac.update(piece));
         mac.finalize()
@@ -104,7 +106,7 @@ impl Context {
 
     /// Checks the payload in place, and decrypts it if it is private. Fails if it is not the next block that the peer
     /// protected.
-    pub fn open(&mut self, level: Level, payload: &mut [u8], tag: [u8; TAG]) -> io::Result<()> {
+    pub(crate) fn open(&mut self, level: Level, payload: &mut [u8], tag: [u8; TAG]) -> io::Result<()> {
         let head = head(level, payload.len());
         let opened = match level {
             Level::Clear | Level::Authenticated => false,
@@ -162,7 +164,7 @@ fn derive<const N: usize>(prk: &Prk, purpose: &[u8]) -> [u8; N] {
     bytes
 }
 
-fn altered() -> io::Error {
+pub(crate) fn altered() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "what arrived is not what the peer sent")
 }
 
@@ -177,11 +179,12 @@ mod tests {
     #[test]
     fn ends_go_on_to_the_next_key_together_and_never_use_a_nonce_twice() {
         let (mut sender, mut receiver) = both();
-        let first = sender.seal(&mut [1; 100]).1;
+        let head = head(Level::Private, 100);
+        let first = sender.seal(head, &mut [1; 100]);
         (sender.sequence, receiver.sequence) = (BLOCKS_PER_KEY - 1, BLOCKS_PER_KEY - 1);
         for number in 0..3 {
             let mut payload = [number; 100];
-            let (_, tag) = sender.seal(&mut payload);
+            let tag = sender.seal(head, &mut payload);
             assert_ne!(tag, first);
             receiver.open(Level::Private, &mut payload, tag).expect("the same keys");
             assert_eq!(payload, [number; 100]);

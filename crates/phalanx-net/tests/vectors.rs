@@ -193,9 +193,7 @@ fn block(secret: &[u8], number: u64, level: Level, payload: &Payload, wire: &[u8
         Payload::Fill(byte, count) => format!(r#""fill": {byte}, "count": {count}"#),
     };
     let (level, secret, sum) = (level as u8, hex(secret), hex(digest(&SHA256, wire).as_ref()));
-    format!(
-        r#"    {{"number": {number}, "level": {level}, "secret": "{secret}", {keys}, {bytes}, "sha256": "{sum}"}}"#
-    )
+    format!(r#"    {{"number": {number}, "level": {level}, "secret": "{secret}", {keys}, {bytes}, "sha256": "{sum}"}}"#)
 }
 
 /// A block, as the library's writers make it.

@@ -238,7 +238,7 @@ fn send(stream: &mut Outgoing, records: &[(Record, &[u8])]) {
 
 fn send_bytes(stream: &mut Outgoing, bytes: &[u8]) {
     stream.payload()[..bytes.len()].copy_from_slice(bytes);
-    stream.seal(bytes.len());
+    stream.seal(bytes.len()).unwrap();
     while !stream.send().unwrap() {
         std::thread::yield_now();
     }
@@ -354,7 +354,7 @@ fn blocks_of_what_was_not_offered_end_the_copy() {
     peer.agree_on(&[root(), entry(Some(0), b"file", Kind::File { size: 3 })]);
     let mut stream = lab.stream(token, 0);
     stream.payload()[..RECORD].fill(0xff);
-    stream.seal(RECORD);
+    stream.seal(RECORD).unwrap();
     assert!(stream.send().unwrap());
     assert!(peer.is_refused(), "no record");
 }
@@ -367,7 +367,7 @@ fn what_was_altered_on_the_way_ends_the_stream_and_is_taken_over_another() {
     let mut altered = lab.stream(token, 0);
     let (record, data) = all_of(1, b"abc");
     altered.payload()[..RECORD + 3].copy_from_slice(&[&record.encode()[..], data].concat());
-    altered.seal(RECORD + 3);
+    altered.seal(RECORD + 3).unwrap();
     altered.payload()[RECORD] ^= 1;
     assert!(altered.send().unwrap());
     loop {

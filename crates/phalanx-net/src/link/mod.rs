@@ -12,7 +12,8 @@ mod writer;
 pub use finisher::Finisher;
 pub use reader::Reader;
 
-use crate::forks;
+use crate::blocks::{Opener, Sealer, carried};
+use crate::forks::Owner;
 use crate::frames::Outbox;
 use crate::memory::{LONG, Pool, Table};
 use crate::socket::Socket;
@@ -110,8 +111,8 @@ pub struct Link {
     /// The number of queued bytes that the socket has taken. It may lag behind, but is never too high.
     written: AtomicU64,
     counters: Counters,
-    /// The process that made the link. A fork has a copy of the keys and would use the same nonces for other bytes.
-    owner: u32,
+    /// The process that made the link. A fork writes nothing to it, and takes nothing from its poller.
+    owner: Owner,
 }
 
 impl Link {
@@ -157,9 +158,13 @@ impl Link {
         poller: Option<Poller>,
         pool: Option<Pool>,
     ) -> (Arc<Link>, Reader) {
-        let (levels, seal, open, awaited) = match shaken {
+        let (levels, sealer, opener, awaited) = match shaken {
             None => (Levels::all(Level::Clear), None, None, None),
-            Some(Shaken { levels, seal, open, awaited, .. }) => (levels, Some(seal), Some(open), awaited),
+            Some(Shaken { levels, seal, open, awaited, .. }) => {
+                let (sealer, opener) =
+                    (Sealer::new(Some(seal), carried(levels)), Opener::new(Some(open), carried(levels)));
+                (levels, Some(sealer), Some(opener), awaited)
+            }
         };
         let link = Arc::new(Link {
             socket,
@@ -167,16 +172,16 @@ impl Link {
             outbox: Mutex::default(),
             outbox_has_room: Condvar::new(),
             waiting: AtomicUsize::new(0),
-            writer: Mutex::new(Writer::new(seal)),
+            writer: Mutex::new(Writer::new(sealer)),
             poller,
             closed: AtomicBool::new(false),
             pool: pool.map(Mutex::new),
             taken: AtomicUsize::new(0),
             written: AtomicU64::new(0),
             counters: Counters::default(),
-            owner: forks::process(),
+            owner: Owner::this(),
         });
-        let reader = Reader::new(link.clone(), most_body, levels.base, open, awaited);
+        let reader = Reader::new(link.clone(), most_body, opener, awaited);
         (link, reader)
     }
 
@@ -357,8 +362,12 @@ impl Link {
             return;
         }
         let mut writer = lock(&self.writer); // locked to the end, so that no bytes move from the outbox to the writer
-        writer.own(&mut lock(&self.outbox), &self.counters);
+        let settled = writer.own(&mut lock(&self.outbox), &self.counters);
         self.taken.store(writer.rest(), Ordering::Relaxed);
+        drop(writer);
+        if settled.is_err() {
+            self.close();
+        }
     }
 
     /// Ends the link at both ends; unwritten bytes are lost. In a fork, it ends only there, because the connection
@@ -375,7 +384,7 @@ impl Link {
 
     /// Whether this process is a fork of the one that made the link.
     pub fn is_copy(&self) -> bool {
-        forks::process() != self.owner
+        !self.owner.is_this()
     }
 
     /// Whether the link has ended or is being closed.
@@ -386,7 +395,7 @@ impl Link {
     fn write_all(&self, writer: &mut Writer, is_more: bool) -> Result<(), LinkError> {
         let was_blocked = writer.blocked;
         writer.blocked = false;
-        while !writer.blocked && (writer.has_rest() || self.refill(writer)) {
+        while !writer.blocked && (writer.has_rest() || self.refill(writer)?) {
             writer.blocked = !writer.write_some(&self.socket, is_more, &self.counters)?;
         }
         self.taken.store(writer.rest(), Ordering::Relaxed);
@@ -440,17 +449,17 @@ impl Link {
     }
 
     /// Moves the next bytes from the outbox to the writer. `false`: there are none.
-    fn refill(&self, writer: &mut Writer) -> bool {
+    fn refill(&self, writer: &mut Writer) -> io::Result<bool> {
         let mut outbox = lock(&self.outbox);
         self.note_written(&outbox);
-        let Some(level) = outbox.level() else { return false };
+        let Some(level) = outbox.level() else { return Ok(false) };
         let bytes = outbox.take(at_once(level));
         if outbox.bytes() <= FULL {
             self.tell_of_room();
         }
         drop(outbox); // so that no thread that queues frames waits for the cipher
-        writer.fill(level, bytes, &self.counters);
-        true
+        writer.fill(level, bytes, &self.counters)?;
+        Ok(true)
     }
 }
 

@@ -3,10 +3,10 @@
 use super::spin::Spin;
 use super::writer::ALONE;
 use super::{Counters, Link, LinkError};
-use crate::copy::copy;
+use crate::blocks::{Block, Cut, Opener, Placed, TAIL};
 use crate::frames::{Assembler, Frame, Gate};
 use crate::memory::{File, Table};
-use crate::seal::{self, BLOCK, Context, HEAD, TAG};
+use crate::seal::{BLOCK, HEAD, TAG};
 #[cfg(target_os = "linux")]
 use crate::socket::Waker;
 use crate::tls::AwaitedOffer;
@@ -36,15 +36,13 @@ pub struct Reader {
     wanted: usize,
     /// The offer that the server must still send, before anything else.
     awaited: Option<AwaitedOffer>,
-    context: Option<Context>,
-    /// Weaker blocks are refused.
-    least: Level,
+    /// Cuts blocks, if the ends did a handshake.
+    opener: Option<Opener>,
     /// The level of the last block that began. A frame goes on in blocks of its own level only: otherwise an attacker
     /// could put the start of a frame, in an unprotected block, before a protected one.
-    level: Level,
-    /// Bytes left of the current block without protection.
-    plain: usize,
-    direct: Option<Direct>,
+    level: Option<Level>,
+    /// A block whose payload is read straight into the body that it belongs to.
+    placed: Option<Placed>,
     /// The read timeout that is set on the socket.
     patience: Option<Duration>,
     /// Files may arrive with the bytes.
@@ -52,22 +50,11 @@ pub struct Reader {
     spin: Spin,
 }
 
-/// A block whose payload is read straight into the body that it belongs to.
-#[derive(Debug)]
-struct Direct {
-    level: Level,
-    payload: usize,
-    /// Bytes received of its payload, its tag and the next block's head.
-    filled: usize,
-    tail: [u8; TAG + HEAD],
-}
-
 impl Reader {
     pub(crate) fn new(
         link: Arc<Link>,
         most_body: u64,
-        least: Level,
-        context: Option<Context>,
+        opener: Option<Opener>,
         awaited: Option<AwaitedOffer>,
     ) -> Reader {
         let (assembler, buffer) = (Assembler::new(most_body), vec![0; BUFFER]);
@@ -78,11 +65,9 @@ impl Reader {
             kept: 0,
             wanted: 0,
             awaited,
-            context,
-            least,
-            level: least,
-            plain: 0,
-            direct: None,
+            opener,
+            level: None,
+            placed: None,
             patience: None,
             shares: false,
             spin: Spin::default(),
@@ -130,7 +115,7 @@ impl Reader {
 
     /// Whether a frame or a block has arrived in part.
     pub fn is_within(&self) -> bool {
-        self.kept > 0 || self.direct.is_some() || self.assembler.is_within()
+        self.kept > 0 || self.placed.is_some() || self.assembler.is_within()
     }
 
     /// Waits up to `pause` for bytes, without the poller, and reads what is there.
@@ -161,7 +146,7 @@ impl Reader {
     /// Waits up to `pause` in the read itself, and reads what is there. For links that were made with [`Link::direct`].
     #[cfg(unix)]
     pub fn receive(&mut self, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
-        if self.direct.is_some() || self.reads_body() {
+        if self.placed.is_some() || self.reads_body() {
             return self.poll(pause, on_frame);
         }
         if self.patience != Some(pause) {
@@ -177,8 +162,8 @@ impl Reader {
             if self.link.is_closed() {
                 return Err(LinkError::Closed);
             }
-            let may_have_more = if let Some(direct) = self.direct.take() {
-                self.read_block(direct, on_frame)?
+            let may_have_more = if let Some(placed) = self.placed.take() {
+                self.read_block(placed, on_frame)?
             } else if self.reads_body() {
                 self.read_body(on_frame)?
             } else {
@@ -197,9 +182,9 @@ impl Reader {
 
     /// How many of the next bytes are neither protected nor part of a block's head.
     fn as_they_are(&self) -> usize {
-        match (&self.awaited, &self.context) {
+        match (&self.awaited, &self.opener) {
             (Some(_), _) => 0,
-            (None, Some(_)) => self.plain,
+            (None, Some(opener)) => opener.plain(),
             (None, None) => usize::MAX,
         }
     }
@@ -216,6 +201,7 @@ impl Reader {
         };
         // SAFETY: the system has written them.
         unsafe { body.advance(count) };
+        self.opener.iter_mut().for_each(|opener| opener.take_plain(count));
         self.count_plain(count);
         self.assembler.finish(on_frame);
         Ok(true)
@@ -223,8 +209,8 @@ impl Reader {
 
     /// Counts bytes that came without protection.
     fn count_plain(&mut self, count: usize) {
-        self.link.counters().levels[self.least as usize].bytes.fetch_add(count as u64, Ordering::Relaxed);
-        self.plain = self.plain.saturating_sub(count);
+        let level = self.link.levels().base;
+        self.link.counters().levels[level as usize].bytes.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// Reads once into the buffer. If less came than there was room for, the socket is empty, and a second read would
@@ -276,7 +262,7 @@ impl Reader {
             }
         }
         if self.awaited.is_none() {
-            used += match self.context {
+            used += match self.opener {
                 Some(_) => self.open_blocks(used, on_frame)?,
                 None => self.feed_plain(used..self.kept, on_frame)?,
             };
@@ -296,117 +282,98 @@ impl Reader {
     /// Opens the blocks in the buffer from `start` on, in place. Returns the number of bytes used.
     fn open_blocks(&mut self, start: usize, on_frame: &mut impl FnMut(Frame)) -> Result<usize, LinkError> {
         let mut at = start;
-        loop {
-            let plain = self.plain.min(self.kept - at);
-            at += self.feed_plain(at..at + plain, on_frame)?;
-            let Some(head) = self.buffer[at..self.kept].first_chunk() else { break };
-            let (level, payload) = seal::parse(*head)?;
-            self.check_level(level)?;
-            let (begin, end) = (at + HEAD, at + HEAD + payload);
-            if !seal::has_tag(level) {
-                self.context.as_mut().expect("blocks come with keys only").pass();
-                (self.plain, at) = (payload, begin);
-                continue;
-            }
-            if self.kept < end + TAG {
-                match self.goes_direct(level, payload, begin) {
-                    true => at = self.kept,
-                    false => self.wanted = end + TAG - self.kept,
+        while let Some(opener) = &mut self.opener {
+            match opener.cut(&self.buffer[at..self.kept])? {
+                Cut::Plain(level, payload) => {
+                    self.goes_on(level)?;
+                    self.feed_plain(at + payload.start..at + payload.end, on_frame)?;
+                    at += payload.end;
                 }
-                break;
+                Cut::Whole(block) => {
+                    let bytes = &mut self.buffer[at..][..block.length()];
+                    let payload = timed(block, self.link.counters(), || opener.open_at(block, bytes))?;
+                    self.goes_on(block.level())?;
+                    self.assembler.feed(&self.buffer[at..][payload], on_frame)?;
+                    at += block.length();
+                }
+                Cut::Part(None) => break,
+                Cut::Part(Some(block)) => {
+                    self.goes_on(block.level())?;
+                    match self.goes_direct(block, at + HEAD) {
+                        true => at = self.kept,
+                        false => self.wanted = at + block.length() - self.kept,
+                    }
+                    break;
+                }
             }
-            let (before, after) = self.buffer.split_at_mut(end);
-            let tag = *after.first_chunk().expect("the block is whole");
-            open(self.context.as_mut(), level, &mut before[begin..], tag, self.link.counters())?;
-            self.assembler.feed(&self.buffer[begin..end], on_frame)?;
-            at = end + TAG;
         }
         Ok(at - start)
     }
 
-    fn check_level(&mut self, level: Level) -> io::Result<()> {
-        let before = std::mem::replace(&mut self.level, level);
-        if level < self.least {
-            return Err(not_of_this_link("a block is protected less than this link is"));
-        }
-        match self.assembler.is_within() && level != before {
-            true => Err(not_of_this_link("a frame goes on in a block of another level")),
-            false => Ok(()),
+    /// Notes the level of a block. An error if a frame that began in a block of another level would go on in it.
+    fn goes_on(&mut self, level: Level) -> io::Result<()> {
+        match self.level.replace(level) {
+            Some(before) if before != level && self.assembler.is_within() => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "a frame goes on in a block of another level"))
+            }
+            _ => Ok(()),
         }
     }
 
     /// Directs the rest of a block straight into the body, if all of it belongs to the body. The part already in the
     /// buffer, from `begin` on, is copied.
-    fn goes_direct(&mut self, level: Level, payload: usize, begin: usize) -> bool {
-        let body = self.assembler.body().filter(|_| payload >= ALONE);
-        let Some(room) = body.and_then(|body| body.room(payload)) else { return false };
-        let here = &self.buffer[begin..self.kept];
-        let (of_payload, of_tag) = here.split_at(here.len().min(payload));
-        // SAFETY: there is room for the whole payload.
-        unsafe { copy(of_payload.as_ptr(), room.as_mut_ptr().cast(), of_payload.len()) };
-        let mut direct = Direct { level, payload, filled: here.len(), tail: [0; TAG + HEAD] };
-        direct.tail[..of_tag.len()].copy_from_slice(of_tag);
-        self.direct = Some(direct);
+    fn goes_direct(&mut self, block: Block, begin: usize) -> bool {
+        let body = self.assembler.body().filter(|_| block.payload() >= ALONE);
+        let Some(room) = body.and_then(|body| body.room(block.payload())) else { return false };
+        self.placed = Some(Placed::begin(block, &self.buffer[begin..self.kept], room));
         true
     }
 
     /// Reads once into such a block, its tag, and the head of the next block.
-    fn read_block(&mut self, mut direct: Direct, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
+    fn read_block(&mut self, mut placed: Placed, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
+        let length = placed.block().payload();
         let body = self.assembler.body().expect("the block belongs to it");
-        let room = body.room(direct.payload).expect("it had room when the block began");
-        let payload = &mut room[..direct.payload];
-        let filled_tail = direct.filled.saturating_sub(payload.len());
-        let missing = payload.len() + direct.tail.len() - direct.filled;
-        let begin = direct.filled.min(payload.len());
-        let mut tail = [MaybeUninit::uninit(); TAG + HEAD];
-        let mut places = [&mut payload[begin..], &mut tail[filled_tail..]].map(MaybeUninitSlice::new);
+        let payload = &mut body.room(length).expect("it had room when the block began")[..length];
+        let rest = &mut payload[placed.payload()..];
+        let missing = rest.len() + placed.spare().len();
+        let mut tail = [MaybeUninit::uninit(); TAIL];
+        let mut places = [rest, &mut tail[..placed.spare().len()]].map(MaybeUninitSlice::new);
         let outcome = self.link.socket().receive_vectored(&mut places);
         let Some(count) = received(outcome, self.link.counters())? else {
-            self.direct = Some(direct);
+            self.placed = Some(placed);
             return Ok(false);
         };
-        let of_tail = (direct.filled + count).saturating_sub(payload.len());
-        for (to, from) in direct.tail[..of_tail].iter_mut().zip(&tail).skip(filled_tail) {
+        let behind = (placed.payload() + count).saturating_sub(length);
+        for (to, from) in placed.spare().iter_mut().zip(&tail[..behind]) {
             // SAFETY: the system has written as many as it said.
             *to = unsafe { from.assume_init() };
         }
-        direct.filled += count;
-        if of_tail < TAG {
-            self.direct = Some(direct);
+        if !placed.advance(count) {
+            self.placed = Some(placed);
             return Ok(count == missing);
         }
         // SAFETY: the whole payload was read.
-        let payload = unsafe { std::slice::from_raw_parts_mut(payload.as_mut_ptr().cast::<u8>(), payload.len()) };
-        let tag = *direct.tail.first_chunk().expect("is longer");
-        open(self.context.as_mut(), direct.level, payload, tag, self.link.counters())?;
+        let payload = unsafe { std::slice::from_raw_parts_mut(payload.as_mut_ptr().cast::<u8>(), length) };
+        let opener = self.opener.as_mut().expect("blocks come with keys only");
+        timed(placed.block(), self.link.counters(), || opener.open_placed(&placed, payload))?;
         // SAFETY: they were read and decrypted.
-        unsafe { body.advance(direct.payload) };
+        unsafe { body.advance(length) };
         self.assembler.finish(on_frame);
-        self.kept = of_tail - TAG;
-        self.buffer[..self.kept].copy_from_slice(&direct.tail[TAG..of_tail]);
+        self.kept = placed.next().len();
+        self.buffer[..self.kept].copy_from_slice(placed.next());
         self.use_buffer(on_frame)?;
         Ok(count == missing)
     }
 }
 
-/// Checks and decrypts a block in place.
-fn open(
-    context: Option<&mut Context>,
-    level: Level,
-    payload: &mut [u8],
-    tag: [u8; TAG],
-    counters: &Counters,
-) -> io::Result<()> {
+/// Opens a block, and counts its bytes and the time that its protection takes.
+fn timed<T>(block: Block, counters: &Counters, open: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let began = Instant::now();
-    let opened = context.expect("blocks come with keys only").open(level, payload, tag);
-    let spent = &counters.levels[level as usize];
-    spent.bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
+    let opened = open();
+    let spent = &counters.levels[block.level() as usize];
+    spent.bytes.fetch_add(block.payload() as u64, Ordering::Relaxed);
     spent.protection.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
     opened
-}
-
-fn not_of_this_link(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 /// The number of bytes read; `None`: nothing now. The end of the connection is an error.

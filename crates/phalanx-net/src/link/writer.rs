@@ -1,9 +1,9 @@
 //! The bytes that a link writes next: taken from the outbox, and sealed if the level requires it.
 
 use super::{Counters, LinkError};
-use crate::copy::append;
+use crate::blocks::{Around, Sealer};
 use crate::frames::Outbox;
-use crate::seal::{BLOCK, Context, HEAD, PLAIN_BLOCK, head};
+use crate::seal::{BLOCK, PLAIN_BLOCK};
 use crate::socket::Socket;
 use bytes::Bytes;
 use phalanx_core::level::Level;
@@ -30,8 +30,8 @@ pub(crate) const ALONE: usize = 32 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// The keys, if the ends did a handshake.
-    context: Option<Context>,
+    /// Makes blocks, if the ends did a handshake.
+    sealer: Option<Sealer>,
     /// Written from where they lie, before the sealed bytes.
     plain: Outbox,
     /// Private blocks; those from `written` on are still to be written.
@@ -44,8 +44,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub fn new(context: Option<Context>) -> Writer {
-        Writer { context, plain: Outbox::default(), sealed: Vec::new(), written: 0, blocked: false, deaf: false }
+    pub fn new(sealer: Option<Sealer>) -> Writer {
+        Writer { sealer, plain: Outbox::default(), sealed: Vec::new(), written: 0, blocked: false, deaf: false }
     }
 
     pub fn has_rest(&self) -> bool {
@@ -58,45 +58,45 @@ impl Writer {
     }
 
     /// Takes the next bytes to write, all of one level. The previous ones must be written.
-    pub fn fill(&mut self, level: Level, bytes: Outbox, counters: &Counters) {
+    pub fn fill(&mut self, level: Level, bytes: Outbox, counters: &Counters) -> io::Result<()> {
         debug_assert!(!self.has_rest());
         self.written = 0;
         self.sealed.clear();
         self.sealed.shrink_to(MOST_KEPT);
-        self.protect(level, bytes, counters);
+        self.protect(level, bytes, counters)
     }
 
     /// Copies everything that still refers to the sender's memory, here and in the outbox.
-    pub fn own(&mut self, outbox: &mut Outbox, counters: &Counters) {
+    pub fn own(&mut self, outbox: &mut Outbox, counters: &Counters) -> io::Result<()> {
         self.plain.own();
         // Sealing copies too, so as much as possible is sealed now. More than `MOST_KEPT` would need fresh memory.
         self.sealed.drain(..self.written);
         self.written = 0;
         while outbox.level() == Some(Level::Private) && self.sealed.len() < MOST_KEPT {
-            self.protect(Level::Private, outbox.take(at_once(Level::Private)), counters);
+            self.protect(Level::Private, outbox.take(at_once(Level::Private)), counters)?;
         }
         outbox.own();
+        Ok(())
     }
 
-    fn protect(&mut self, level: Level, bytes: Outbox, counters: &Counters) {
+    fn protect(&mut self, level: Level, bytes: Outbox, counters: &Counters) -> io::Result<()> {
         let spent = &counters.levels[level as usize];
         spent.bytes.fetch_add((bytes.bytes() + bytes.shared()) as u64, Ordering::Relaxed);
-        let Some(context) = &mut self.context else {
+        let Some(sealer) = &mut self.sealer else {
             self.plain = bytes;
-            return;
+            return Ok(());
         };
         let began = Instant::now();
-        match level {
-            Level::Clear | Level::Authenticated => {
-                context.pass();
-                let head = Bytes::copy_from_slice(&head(level, bytes.bytes()));
-                self.plain.push_piece(level, head);
-                self.plain.append(bytes);
-            }
-            Level::Safe => blocks(bytes).for_each(|block| tag(block, context, &mut self.plain)),
-            Level::Private => blocks(bytes).for_each(|block| seal(&block, context, &mut self.sealed)),
-        }
+        let made = match level {
+            Level::Clear | Level::Authenticated => enclose(level, bytes, sealer, &mut self.plain),
+            Level::Safe => blocks(bytes).try_for_each(|block| enclose(level, block, sealer, &mut self.plain)),
+            Level::Private => blocks(bytes).try_for_each(|block| {
+                let pieces = block.pieces().map(|piece| &piece[..]);
+                sealer.append(level, pieces, &mut self.sealed)
+            }),
+        };
         spent.protection.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        made
     }
 
     /// Writes once. `false`: the socket is full.
@@ -138,21 +138,14 @@ fn blocks(mut bytes: Outbox) -> impl Iterator<Item = Outbox> {
     std::iter::from_fn(move || (bytes.bytes() > 0).then(|| bytes.take_before(BLOCK, ALONE)))
 }
 
-/// Appends a safe block, which refers to the bytes in place.
-fn tag(block: Outbox, context: &mut Context, out: &mut Outbox) {
-    let head = head(Level::Safe, block.bytes());
-    let tag = context.tag(head, block.pieces().map(|piece| &piece[..]));
-    out.push_piece(Level::Safe, Bytes::copy_from_slice(&head));
+/// Appends a block that refers to the bytes in place.
+fn enclose(level: Level, block: Outbox, sealer: &mut Sealer, out: &mut Outbox) -> io::Result<()> {
+    let pieces = block.pieces().map(|piece| &piece[..]);
+    let Around { head, tag } = sealer.enclose(level, block.bytes(), pieces)?;
+    out.push_piece(level, Bytes::copy_from_slice(&head));
     out.append(block);
-    out.push_piece(Level::Safe, Bytes::copy_from_slice(&tag));
-}
-
-/// Appends a private block.
-fn seal(block: &Outbox, context: &mut Context, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(&[0; HEAD]);
-    block.pieces().for_each(|piece| append(out, piece));
-    let (head, tag) = context.seal(&mut out[start + HEAD..]);
-    out[start..start + HEAD].copy_from_slice(&head);
-    out.extend_from_slice(&tag);
+    if let Some(tag) = tag {
+        out.push_piece(level, Bytes::copy_from_slice(&tag));
+    }
+    Ok(())
 }

@@ -1,19 +1,17 @@
 //! The receiving end of a stream.
 
-use super::outgoing::need_keys;
-use super::{Frame, PAYLOAD, Protection};
-use crate::seal::{Context, HEAD, TAG, parse};
+use super::{Frame, Protection};
+use crate::blocks::Opener;
+use crate::seal::HEAD;
 use crate::socket::Socket;
 use crate::tls::Shaken;
-use phalanx_core::level::Level;
 use std::io::{self, ErrorKind};
 
 /// Receives frames, one at a time, as they arrive at the socket.
 #[derive(Debug)]
 pub struct Incoming {
     socket: Socket,
-    level: Level,
-    context: Option<Context>,
+    opener: Opener,
     /// The frame being received, and sometimes the head of the next one.
     frame: Frame,
     filled: usize,
@@ -24,10 +22,9 @@ pub struct Incoming {
 impl Incoming {
     /// A stream over a connected socket. `shaken`: the result of the handshake done on it.
     pub fn new(socket: Socket, shaken: Option<Shaken>, protection: Protection) -> io::Result<Incoming> {
-        need_keys(shaken.as_ref(), protection)?;
+        let (_, _, opener) = protection.ends(shaken)?;
         socket.set_blocking(false)?;
-        let (level, _, context) = protection.contexts(shaken);
-        Ok(Incoming { socket, level, context, frame: Frame::new(), filled: 0, taken: 0 })
+        Ok(Incoming { socket, opener, frame: Frame::new(), filled: 0, taken: 0 })
     }
 
     pub(super) fn socket(&self) -> &Socket {
@@ -42,26 +39,13 @@ impl Incoming {
         if !self.fill(HEAD)? {
             return Ok(None);
         }
-        let length = self.length()?;
-        let end = HEAD + length + if self.context.is_some() { TAG } else { 0 };
-        if !self.fill(end)? {
+        let block = self.opener.block(*self.frame.first_chunk().expect("a head"))?;
+        if !self.fill(block.length())? {
             return Ok(None);
         }
-        self.taken = end;
-        let tag = self.frame[HEAD + length..][..TAG].try_into().expect("a tag's length");
-        let payload = &mut self.frame[HEAD..][..length];
-        if let Some(context) = &mut self.context {
-            context.open(self.level, payload, tag)?;
-        }
-        Ok(Some(payload))
-    }
-
-    fn length(&self) -> io::Result<usize> {
-        let (level, length) = parse(*self.frame.first_chunk().expect("a head"))?;
-        match level == self.level && length <= PAYLOAD {
-            true => Ok(length),
-            false => Err(io::Error::new(ErrorKind::InvalidData, "what arrived is not what the peer sent")),
-        }
+        self.taken = block.length();
+        let payload = self.opener.open_at(block, &mut self.frame[..block.length()])?;
+        Ok(Some(&mut self.frame[payload]))
     }
 
     /// Reads until there are `wanted` bytes. `false`: the socket has no more now. The head of the next frame is read in

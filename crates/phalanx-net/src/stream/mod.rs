@@ -1,21 +1,25 @@
 //! The streams of a transfer (paper 003, section III). Each is a connection with its own security context that carries
 //! frames one way. A separate pool of threads reads and writes them ([`Turns`], section IV).
 //!
-//! A frame is a block of [`crate::seal`]. It stays in one piece of memory from the disk to the cipher to the socket,
+//! A frame is a block of [`crate::blocks`]. It stays in one piece of memory from the disk to the cipher to the socket,
 //! and on the way back.
 
 mod incoming;
 mod outgoing;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 pub use turns::{Stream, Turn, Turns};
 
+use crate::blocks::{Opener, Sealer};
 use crate::seal::{BLOCK, Context, HEAD, SECRET, TAG};
 use crate::tls::Shaken;
 use phalanx_core::level::Level;
 use phalanx_core::wire::transfer::RECORD;
+use std::io;
 use std::ops::{Deref, DerefMut};
 
 /// Longest payload of a frame, in bytes.
@@ -35,13 +39,19 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// The level that frames are marked with, and the keys for sending and for receiving.
-    fn contexts(self, shaken: Option<Shaken>) -> (Level, Option<Context>, Option<Context>) {
-        match (self.level, shaken) {
+    /// The level that frames are marked with, and what makes and opens them. Fails if a protected stream has no handshake,
+    /// so that a missing handshake never weakens a stream.
+    fn ends(self, shaken: Option<Shaken>) -> io::Result<(Level, Sealer, Opener)> {
+        if shaken.is_none() && self.level > Level::Clear {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "this level needs a handshake"));
+        }
+        let (level, seal, open) = match (self.level, shaken) {
             (Level::Safe | Level::Private, Some(shaken)) => (self.level, Some(shaken.seal), Some(shaken.open)),
             _ if self.checked => (Level::Safe, Some(Context::new(CHECKSUM)), Some(Context::new(CHECKSUM))),
             _ => (self.level, None, None),
-        }
+        };
+        let opener = Opener::new(open, level..=level).with_longest(PAYLOAD);
+        Ok((level, Sealer::new(seal, level..=level), opener))
     }
 }
 

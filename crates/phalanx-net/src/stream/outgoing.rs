@@ -1,7 +1,8 @@
 //! The sending end of a stream.
 
 use super::{Frame, PAYLOAD, Protection};
-use crate::seal::{Context, HEAD, TAG, head};
+use crate::blocks::{Around, Sealer};
+use crate::seal::HEAD;
 use crate::socket::Socket;
 use crate::tls::Shaken;
 use phalanx_core::level::Level;
@@ -13,7 +14,7 @@ use std::ops::Range;
 pub struct Outgoing {
     socket: Socket,
     level: Level,
-    context: Option<Context>,
+    sealer: Sealer,
     frame: Frame,
     /// The part of the frame that the socket has not taken yet.
     unsent: Range<usize>,
@@ -22,10 +23,9 @@ pub struct Outgoing {
 impl Outgoing {
     /// A stream over a connected socket. `shaken`: the result of the handshake done on it.
     pub fn new(socket: Socket, shaken: Option<Shaken>, protection: Protection) -> io::Result<Outgoing> {
-        need_keys(shaken.as_ref(), protection)?;
+        let (level, sealer, _) = protection.ends(shaken)?;
         socket.set_blocking(false)?;
-        let (level, context, _) = protection.contexts(shaken);
-        Ok(Outgoing { socket, level, context, frame: Frame::new(), unsent: 0..0 })
+        Ok(Outgoing { socket, level, sealer, frame: Frame::new(), unsent: 0..0 })
     }
 
     pub(super) fn socket(&self) -> &Socket {
@@ -38,24 +38,16 @@ impl Outgoing {
     }
 
     /// Protects the first `length` bytes of the payload. [`Outgoing::send`] then sends them.
-    pub fn seal(&mut self, length: usize) {
-        let payload = &mut self.frame[HEAD..][..length];
-        let (head, tag) = match (&mut self.context, self.level) {
-            (None, level) => (head(level, length), None),
-            (Some(context), Level::Private) => {
-                let (head, tag) = context.seal(payload);
-                (head, Some(tag))
-            }
-            (Some(context), level) => {
-                let head = head(level, length);
-                (head, Some(context.tag(head, std::iter::once(&*payload))))
-            }
-        };
+    pub fn seal(&mut self, length: usize) -> io::Result<()> {
+        let Around { head, tag } = self.sealer.seal(self.level, &mut self.frame[HEAD..][..length])?;
+        let mut end = HEAD + length;
         self.frame[..HEAD].copy_from_slice(&head);
         if let Some(tag) = tag {
-            self.frame[HEAD + length..][..TAG].copy_from_slice(&tag);
+            self.frame[end..][..tag.len()].copy_from_slice(&tag);
+            end += tag.len();
         }
-        self.unsent = 0..HEAD + length + tag.map_or(0, |tag| tag.len());
+        self.unsent = 0..end;
+        Ok(())
     }
 
     /// Whether a sealed frame is not completely sent.
@@ -65,6 +57,7 @@ impl Outgoing {
 
     /// Sends what the socket takes now. Returns whether the whole frame is sent.
     pub fn send(&mut self) -> io::Result<bool> {
+        self.sealer.check_owner()?;
         while !self.unsent.is_empty() {
             match self.socket.send(&self.frame[self.unsent.clone()], false) {
                 Ok(count) => self.unsent.start += count,
@@ -74,13 +67,5 @@ impl Outgoing {
             }
         }
         Ok(true)
-    }
-}
-
-/// Fails if a stream at a protected level has no handshake, so that a missing handshake never weakens a stream.
-pub(super) fn need_keys(shaken: Option<&Shaken>, protection: Protection) -> io::Result<()> {
-    match shaken.is_some() || protection.level == Level::Clear {
-        true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "this level needs a handshake")),
     }
 }

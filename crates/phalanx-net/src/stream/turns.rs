@@ -3,6 +3,7 @@
 //! Paper 003, section IV: streams are not mapped to threads, so the two numbers can be chosen independently.
 
 use super::{Incoming, Outgoing};
+use crate::forks::Owner;
 use crate::socket::Socket;
 use crate::sync::lock;
 use polling::{Event, Events, Poller};
@@ -84,19 +85,23 @@ pub struct Turn<S: Stream> {
 pub struct Polled<S: Stream> {
     stream: S,
     poller: Arc<Poller>,
+    /// A fork has the same poller, and must leave it as it is.
+    owner: Owner,
 }
 
 impl<S: Stream> Polled<S> {
     fn new(poller: &Arc<Poller>, stream: S, key: usize) -> io::Result<Polled<S>> {
         // SAFETY: dropping it deletes its socket from the poller before the socket is closed.
         unsafe { poller.add(stream.raw().raw(), Event::none(key))? };
-        Ok(Polled { stream, poller: poller.clone() })
+        Ok(Polled { stream, poller: poller.clone(), owner: Owner::this() })
     }
 }
 
 impl<S: Stream> Drop for Polled<S> {
     fn drop(&mut self) {
-        let _ = self.poller.delete(self.stream.raw().raw());
+        if self.owner.is_this() {
+            let _ = self.poller.delete(self.stream.raw().raw());
+        }
     }
 }
 

@@ -6,10 +6,11 @@ mod short;
 
 use super::credit::{MOST, WINDOW};
 use super::*;
-use crate::process::transport::{HEADER, segment_bytes};
+use crate::process::transport::segment_bytes;
 use phalanx_core::level::{Level, Levels};
 use phalanx_core::wire::ranks::MOST_RANKS;
-use phalanx_net::seal::{Context, SECRET};
+use phalanx_net::blocks::{Sealer, carried};
+use phalanx_net::seal::{Context, HEAD, SECRET};
 use proptest::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -345,15 +346,10 @@ fn what_is_altered_on_the_way_ends_the_connection() {
         let link = Link::new(near.into(), Levels::all(level), (context(1), context(2)));
         let mut engine = Engine::new(0, vec![Path::Own, Path::Socket(Box::new(link))], None);
         let header = Header { kind: Kind::Eager as u16, context: 4, source: 1, tag: 3, ..Header::default() };
-        let mut payload = header.bytes();
-        let mut seal = context(2);
-        let begin = phalanx_net::seal::head(level, HEADER);
-        let tag = match level {
-            Level::Private => seal.seal(&mut payload).1,
-            _ => seal.tag(begin, [&payload[..]].into_iter()),
-        };
-        payload[20] ^= 1;
-        far.write_all(&[&begin[..], &payload, &tag].concat()).expect("it listens");
+        let (mut sealer, mut block) = (Sealer::new(Some(context(2)), carried(Levels::all(level))), Vec::new());
+        sealer.append(level, [&header.bytes()[..]].into_iter(), &mut block).expect("the link carries it");
+        block[HEAD + 20] ^= 1;
+        far.write_all(&block).expect("it listens");
         while engine.progress() {}
         assert_eq!(engine.ended(), [Ended { peer: 1, left: false }]);
         assert!(engine.probe(&from(1, 3)).is_none());

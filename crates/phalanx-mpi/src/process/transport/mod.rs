@@ -4,6 +4,7 @@
 
 mod bell;
 mod channel;
+mod connection;
 mod cut;
 mod link;
 mod links;

@@ -141,7 +141,9 @@ impl Sender {
             let length = self.fill(turn.key as u32, &pieces, turn.stream.payload());
             let length = self.pack(turn.key as u32, &mut turn.stream.payload()[..length], &mut hand.compressor);
             hand.waits = self.wait_for_turn(length);
-            turn.stream.seal(length);
+            if turn.stream.seal(length).is_err() {
+                return self.lose(turn);
+            }
         }
     }
 
