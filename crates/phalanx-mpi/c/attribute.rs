@@ -10,7 +10,7 @@ use phalanx_mpi::objects::attribute::{self, Copy as CopyAttribute, Delete, Kind,
 use phalanx_mpi::objects::codes;
 use phalanx_mpi::objects::comm::{Comm, TAG_MOST};
 use phalanx_mpi::objects::datatype::Datatype;
-use phalanx_mpi::process::world::world;
+use phalanx_mpi::process::world::known;
 use phalanx_mpi::universe::parents::universe_size;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -99,7 +99,7 @@ impl Attributed for MPI_Comm {
                 NUMBERS.last_used.store(abi::ERROR.to_c(codes::last_used()), Ordering::Relaxed);
                 Some(address(&NUMBERS.last_used))
             }
-            MPI_APPNUM => world()?.app.is_some().then(|| address(&NUMBERS.app)),
+            MPI_APPNUM => known()?.app.is_some().then(|| address(&NUMBERS.app)),
             _ => None,
         })
     }
@@ -159,8 +159,8 @@ static NUMBERS: LazyLock<PredefinedNumbers> = LazyLock::new(|| PredefinedNumbers
     any_source: AtomicI32::new(abi::RANK.to_c(MPI_ANY_SOURCE)),
     proc_null: AtomicI32::new(abi::RANK.to_c(MPI_PROC_NULL)),
     zero: AtomicI32::new(0),
-    universe: AtomicI32::new(world().map_or(1, |world| universe_size(world) as i32)),
-    app: AtomicI32::new(world().ok().and_then(|world| world.app).unwrap_or(0) as i32),
+    universe: AtomicI32::new(known().map_or(1, |world| universe_size(world) as i32)),
+    app: AtomicI32::new(known().ok().and_then(|world| world.app).unwrap_or(0) as i32),
     last_used: AtomicI32::new(0),
 });
 

@@ -5,7 +5,7 @@ use crate::abi::{self, MPI_Comm, longest};
 use phalanx_mpi::constants::*;
 use phalanx_mpi::objects::{attribute, codes, environment};
 use phalanx_mpi::process::life;
-use phalanx_mpi::process::world::world;
+use phalanx_mpi::process::world::{is_fork, world};
 use phalanx_mpi::universe::{joining, leaving};
 use std::ffi::{c_char, c_double, c_int};
 
@@ -26,13 +26,16 @@ mpi! {
     }
 
     fn MPI_Finalize() {
-        attribute::delete_all(MPI_COMM_SELF)?;
-        leaving::leave(world()?)?;
+        if !is_fork() {
+            attribute::delete_all(MPI_COMM_SELF)?;
+            leaving::leave(world()?)?;
+        }
         life::end()?;
     }
 
+    /// A fork has nothing to finalize: what it runs at its exit asks here first.
     early_fn MPI_Finalized(flag: Out<c_int>) {
-        flag.put_flag(life::is_ended());
+        flag.put_flag(is_fork() || life::is_ended());
     }
 
     fn MPI_Query_thread(provided: Out<c_int>) {

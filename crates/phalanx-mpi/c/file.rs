@@ -13,17 +13,23 @@ use phalanx_mpi::objects::{group, info};
 use phalanx_mpi::operations::file::representation::{self, Extent};
 use phalanx_mpi::operations::file::{self, File, From, View};
 use phalanx_mpi::process::tasks::Lent;
-use phalanx_mpi::process::world::world;
+use phalanx_mpi::process::world::{check_part, world};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 /// The number of a file.
 pub fn exists(file: MPI_File) -> Result<u32> {
-    find(file)?;
+    known(file)?;
     Ok(file.id())
 }
 
 pub fn find(file: MPI_File) -> Result<Arc<File>> {
+    check_part()?;
+    known(file)
+}
+
+/// The file of an argument that is only asked about: by a fork too.
+fn known(file: MPI_File) -> Result<Arc<File>> {
     Ok(File::of(file.id())?)
 }
 
@@ -93,15 +99,15 @@ mpi! {
     }
 
     fn MPI_File_get_size(fh: MPI_File, size: Out<MPI_Offset>) on fh {
-        size.put(MPI_Offset::try_from(find(fh)?.size()?).unwrap_or(MPI_Offset::MAX));
+        size.put(MPI_Offset::try_from(known(fh)?.size()?).unwrap_or(MPI_Offset::MAX));
     }
 
     fn MPI_File_get_group(fh: MPI_File, group: Out<MPI_Group>) on fh {
-        group.put(MPI_Group::of(group::put(find(fh)?.comm().group.clone())?));
+        group.put(MPI_Group::of(group::put(known(fh)?.comm().group.clone())?));
     }
 
     fn MPI_File_get_amode(fh: MPI_File, amode: Out<c_int>) on fh {
-        amode.put(abi::FILE_MODE.to_c(find(fh)?.amode()));
+        amode.put(abi::FILE_MODE.to_c(known(fh)?.amode()));
     }
 
     fn MPI_File_set_info(fh: MPI_File, info: MPI_Info) on fh {
@@ -109,7 +115,7 @@ mpi! {
     }
 
     fn MPI_File_get_info(fh: MPI_File, info_used: Out<MPI_Info>) on fh {
-        info_used.put(MPI_Info::of(info::put(find(fh)?.hints())?));
+        info_used.put(MPI_Info::of(info::put(known(fh)?.hints())?));
     }
 
     fn MPI_File_set_view(
@@ -128,7 +134,7 @@ mpi! {
     fn MPI_File_get_view(
         fh: MPI_File, disp: Out<MPI_Offset>, etype: Out<MPI_Datatype>, filetype: Out<MPI_Datatype>, datarep: OutText,
     ) on fh {
-        let view = find(fh)?.view();
+        let view = known(fh)?.view();
         disp.put(view.displacement);
         let [own_etype, own_filetype] = view.given.clone();
         etype.put(MPI_Datatype::of(own_etype.put()?));
@@ -137,7 +143,7 @@ mpi! {
     }
 
     large_fn MPI_File_get_type_extent(fh: MPI_File, datatype: MPI_Datatype, extent: Out<Address>) on fh {
-        let bytes = find(fh)?.view().in_file(&datatype_of(datatype)?)?.extent();
+        let bytes = known(fh)?.view().in_file(&datatype_of(datatype)?)?.extent();
         match Address::narrow(bytes as i64) {
             Some(bytes) => extent.put(bytes),
             None => return fail(Class::ValueTooLarge, format!("extent is {bytes}")),
@@ -145,7 +151,7 @@ mpi! {
     }
 
     fn MPI_File_get_byte_offset(fh: MPI_File, offset: MPI_Offset, disp: Out<MPI_Offset>) on fh {
-        disp.put(find(fh)?.byte_offset(offset)?);
+        disp.put(known(fh)?.byte_offset(offset)?);
     }
 
     fn MPI_File_seek(fh: MPI_File, offset: MPI_Offset, whence: c_int) on fh {
@@ -153,7 +159,7 @@ mpi! {
     }
 
     fn MPI_File_get_position(fh: MPI_File, offset: Out<MPI_Offset>) on fh {
-        offset.put(find(fh)?.position()?);
+        offset.put(known(fh)?.position()?);
     }
 
     fn MPI_File_seek_shared(fh: MPI_File, offset: MPI_Offset, whence: c_int) on fh {
@@ -169,7 +175,7 @@ mpi! {
     }
 
     fn MPI_File_get_atomicity(fh: MPI_File, flag: Out<c_int>) on fh {
-        flag.put_flag(find(fh)?.is_atomic());
+        flag.put_flag(known(fh)?.is_atomic());
     }
 
     large_fn MPI_Register_datarep(

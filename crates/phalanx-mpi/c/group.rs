@@ -7,7 +7,7 @@ use phalanx_mpi::constants::{MPI_GROUP_NULL, MPI_UNDEFINED};
 use phalanx_mpi::objects::comm::Comm;
 use phalanx_mpi::objects::group;
 use phalanx_mpi::objects::group::Group;
-use phalanx_mpi::process::world::world;
+use phalanx_mpi::process::world::known;
 use phalanx_mpi::universe::session;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ mpi! {
     }
 
     fn MPI_Group_rank(group: MPI_Group, rank: Out<c_int>) {
-        let place = find(group)?.rank_of(world()?.rank as u32);
+        let place = find(group)?.rank_of(known()?.rank as u32);
         rank.put(place.map_or(abi::RANK.to_c(MPI_UNDEFINED), |place| place as c_int));
     }
 

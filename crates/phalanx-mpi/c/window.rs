@@ -11,7 +11,7 @@ use phalanx_mpi::objects::{attribute, errhandler, group, info};
 use phalanx_mpi::operations::collective::Call;
 use phalanx_mpi::operations::window::{self, Part, Unit, Window, quick};
 use phalanx_mpi::process::blocking::block_on_quick;
-use phalanx_mpi::process::world::world;
+use phalanx_mpi::process::world::{check_part, world};
 use std::ffi::{c_int, c_void};
 use std::future::Future;
 use std::ptr::with_exposed_provenance_mut;
@@ -24,14 +24,20 @@ pub fn exists(win: MPI_Win) -> Result<u32> {
     Ok(win.id())
 }
 
+/// The window of an argument that is only asked about: by a fork too.
+fn known(win: MPI_Win) -> Result<Arc<Window>> {
+    Ok(Window::of(win.id())?)
+}
+
 /// The window of an argument.
 pub fn find(win: MPI_Win) -> Result<Arc<Window>> {
-    Ok(Window::of(win.id())?)
+    check_part()?;
+    known(win)
 }
 
 /// The value of a predefined attribute: an address.
 pub fn attribute(win: MPI_Win, keyval: i32) -> Result<Option<usize>> {
-    let window = find(win)?;
+    let window = known(win)?;
     let shown = &window.shown;
     Ok(match keyval {
         MPI_WIN_BASE => Some(window.own().base),
@@ -110,7 +116,7 @@ mpi! {
     large_fn MPI_Win_shared_query(
         win: MPI_Win, rank: c_int, size: Out<MPI_Aint>, disp_unit: Out<Displacement>, baseptr: *mut c_void,
     ) on win {
-        let part = find(win)?.shared(abi::RANK.from_c(rank))?;
+        let part = known(win)?.shared(abi::RANK.from_c(rank))?;
         size.put(part.size as MPI_Aint);
         disp_unit.put(Displacement::narrow(part.unit as i64).unwrap_or(Displacement::MAX));
         // As MPICH: no memory is nowhere, wherever the next rank's begins.
@@ -134,7 +140,7 @@ mpi! {
     }
 
     fn MPI_Win_get_group(win: MPI_Win, group: Out<MPI_Group>) on win {
-        group.put(MPI_Group::of(group::put(find(win)?.group().clone())?));
+        group.put(MPI_Group::of(group::put(known(win)?.group().clone())?));
     }
 
     fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) on win {
@@ -142,17 +148,17 @@ mpi! {
     }
 
     fn MPI_Win_get_info(win: MPI_Win, info_used: Out<MPI_Info>) on win {
-        info_used.put(MPI_Info::of(info::put(find(win)?.hints())?));
+        info_used.put(MPI_Info::of(info::put(known(win)?.hints())?));
     }
 
     fn MPI_Win_set_name(win: MPI_Win, win_name: Text) on win {
-        find(win)?.set_name(&win_name.get());
+        known(win)?.set_name(&win_name.get());
     }
 
     fn MPI_Win_get_name(win: MPI_Win, win_name: OutText, resultlen: Out<c_int>) on win {
         let name = match win.id() {
             MPI_WIN_NULL => "MPI_WIN_NULL".to_string(),
-            _ => find(win)?.name(),
+            _ => known(win)?.name(),
         };
         resultlen.put(win_name.put(&name, longest::OBJECT_NAME) as c_int);
     }

@@ -26,7 +26,7 @@ use crate::objects::group::Group;
 use crate::operations::collective::{Call, Span, bcast, everybody_says};
 use crate::process::blocking::block_on;
 use crate::process::engine::EAGER;
-use crate::process::world::World;
+use crate::process::world::{World, check_part, is_fork};
 use crate::universe::joining::join;
 use crate::universe::leaving;
 use crate::universe::losing::explained;
@@ -149,8 +149,11 @@ impl Bsp {
         self.supersteps
     }
 
-    /// Ends this process's part, after all others have come here too.
+    /// Ends this process's part, after all others have come here too. A fork has none.
     pub fn end(&mut self) -> Result<()> {
+        if is_fork() {
+            return Ok(());
+        }
         self.meet(sync::End::Program)?;
         leaving::leave(self.world)
     }
@@ -307,6 +310,7 @@ impl Bsp {
 
 /// Does what all processes do, with an error that people understand.
 fn together<T>(world: &World, work: impl Future<Output = Result<T>>) -> Result<T> {
+    check_part()?;
     block_on(world, work).map_err(explained)
 }
 

@@ -5,7 +5,7 @@ use crate::error::{Class, Error, Result, fail};
 use crate::objects::environment::processor_name;
 use crate::objects::handle::Table;
 use crate::process::life;
-use crate::process::world::world;
+use crate::process::world::known;
 use phalanx_net::sync::lock;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -157,7 +157,7 @@ fn started() -> Info {
     let known = [
         ("command", command),
         ("argv", Some(argv.join(" "))),
-        ("maxprocs", world().ok().map(|world| world.size.to_string())),
+        ("maxprocs", known().ok().map(|world| world.size.to_string())),
         ("host", Some(processor_name())),
         ("arch", Some(std::env::consts::ARCH.to_string())),
         ("wdir", folder),

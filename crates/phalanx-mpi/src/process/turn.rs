@@ -19,6 +19,8 @@ const LONGEST_SLEEP: Duration = Duration::from_micros(500);
 /// What threads use one after the other, each for a moment.
 pub struct Turn<T> {
     taken: AtomicBool,
+    /// Nobody takes it any more.
+    closed: AtomicBool,
     waiting: AtomicU32,
     /// Of those who wait.
     sleepers: AtomicU32,
@@ -39,9 +41,16 @@ pub struct Taken<'a, T> {
 
 impl<T> Turn<T> {
     pub fn new(value: T) -> Turn<T> {
-        let (taken, waiting, sleepers) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
+        let (taken, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (waiting, sleepers) = (AtomicU32::new(0), AtomicU32::new(0));
         let (sleeping, free, value) = (Mutex::new(()), Condvar::new(), UnsafeCell::new(value));
-        Turn { taken, waiting, sleepers, sleeping, free, value }
+        Turn { taken, closed, waiting, sleepers, sleeping, free, value }
+    }
+
+    /// From now on nobody takes it: whoever wants to panics. It stays as taken, so this costs nothing before.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.taken.store(true, Ordering::Relaxed);
     }
 
     /// Waits for it.
@@ -66,6 +75,7 @@ impl<T> Turn<T> {
 
     #[cold]
     fn wait(&self) {
+        assert!(!self.closed.load(Ordering::Relaxed), "a fork of a process of the program has no part in it");
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut tries = 0;
         while !self.try_take() {
@@ -145,6 +155,13 @@ mod tests {
         });
         assert_eq!(*turn.take(), (6 * rounds, 6 * rounds));
         assert!(!turn.is_awaited());
+    }
+
+    #[test]
+    fn nobody_takes_what_is_closed() {
+        let turn = Turn::new(1);
+        turn.close();
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(turn.take()))).is_err());
     }
 
     #[test]

@@ -14,13 +14,23 @@ use crate::process::transport::{Bell, Segment, Sleepers, agree};
 use crate::process::turn::Turn;
 use crate::process::wait::Manners;
 use phalanx_core::wire::ranks::{FromRank, RANK, Seat};
+use phalanx_net::forks::call_in_forks;
 use phalanx_net::sync::lock;
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, Once, OnceLock};
 
 static WORLD: OnceLock<World> = OnceLock::new();
+/// The same while this process has a part in the program: a fork of it has none.
+static PART: AtomicPtr<World> = AtomicPtr::new(std::ptr::null_mut());
+/// This process was forked off one that had a part in a program.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+const NOT_INITIALIZED: &str = "MPI is not initialized: call MPI_Init first";
+/// What a fork is told that wants a part in the program.
+const NO_PART: &str = "this process is a fork of a process of the program, and has no part in it: message passing belongs \
+                       to the process that called MPI_Init or bsp_begin";
 
 /// The process, from MPI_Init on.
 pub struct World {
@@ -66,12 +76,51 @@ pub struct World {
 /// See [`World::attend`].
 pub(crate) type Attendant = fn(&World);
 
-/// The world, once [`World::join`] was called.
+/// The world, once [`World::join`] was called. Fails in a fork, which would send with the keys of the process that it was
+/// forked off, and take that process's messages out of shared memory.
 #[inline]
 pub fn world() -> Result<&'static World> {
+    // SAFETY: it is nothing, or the world, which stays for ever.
+    match unsafe { PART.load(Ordering::Acquire).as_ref() } {
+        Some(world) => Ok(world),
+        None => no_part(),
+    }
+}
+
+#[cold]
+fn no_part() -> Result<&'static World> {
+    check_part()?;
+    fail(Class::Other, NOT_INITIALIZED)
+}
+
+/// The same for what a process knows of itself and others, which a fork may know too.
+#[inline]
+pub fn known() -> Result<&'static World> {
     match WORLD.get() {
         Some(world) => Ok(world),
-        None => fail(Class::Other, "MPI is not initialized: call MPI_Init first"),
+        None => fail(Class::Other, NOT_INITIALIZED),
+    }
+}
+
+/// Whether this process is a fork of a process of a program.
+#[inline]
+pub fn is_fork() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Fails in a fork.
+#[inline]
+pub fn check_part() -> Result<()> {
+    if is_fork() { fail(Class::Other, NO_PART) } else { Ok(()) }
+}
+
+/// Runs in every fork before anything else does. Another thread may have had the engine when the process was forked: who
+/// comes to it nevertheless does not wait for ever.
+unsafe extern "C" fn lose_part() {
+    FORKED.store(true, Ordering::Relaxed);
+    PART.store(std::ptr::null_mut(), Ordering::Relaxed);
+    if let Some(world) = WORLD.get() {
+        world.engine.close();
     }
 }
 
@@ -79,6 +128,8 @@ impl World {
     /// The process as it was started; without a launcher it is a program of its own. Progress calls the attendant from time to
     /// time.
     pub(crate) fn join(attendant: Attendant) -> Result<&'static World> {
+        static WATCHED: Once = Once::new();
+        check_part()?;
         let world = match std::env::var(RANK) {
             Err(_) => World::alone(),
             Ok(text) => {
@@ -91,6 +142,9 @@ impl World {
         slices::ask_for_short();
         let world = WORLD.get_or_init(|| world);
         let _ = world.attendant.set(attendant);
+        // SAFETY: the function only stores words.
+        WATCHED.call_once(|| unsafe { call_in_forks(lose_part) });
+        PART.store(std::ptr::from_ref(world).cast_mut(), Ordering::Release);
         Ok(world)
     }
 
@@ -215,9 +269,9 @@ impl World {
         worlds.map(|world| &*Box::leak(Box::new(world))).collect()
     }
 
-    /// Lets the launcher end the program.
+    /// Lets the launcher end the program. A fork ends alone.
     pub fn tell_abort(&self, code: i32, text: &str) {
-        if let Some(control) = &self.control {
+        if let Some(control) = self.control.as_ref().filter(|_| !is_fork()) {
             let _ = control.tell(&FromRank::Abort { code, text: text.to_string() });
         }
     }

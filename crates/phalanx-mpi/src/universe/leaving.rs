@@ -5,7 +5,7 @@ use crate::objects::comm::{COMM_WORLD, Comm};
 use crate::operations::collective::{Call, barrier};
 use crate::process::blocking::block_on;
 use crate::process::transport::part;
-use crate::process::world::{World, world};
+use crate::process::world::{World, is_fork, world};
 use phalanx_core::wire::ranks::FromRank;
 use std::future::Future;
 use std::pin::pin;
@@ -16,8 +16,11 @@ use std::time::{Duration, Instant};
 const PARTING: Duration = Duration::from_secs(2);
 
 /// Ends the part in the program (MPI_Finalize): after all others have come here too, so that nobody's messages are
-/// lost. Where somebody was lost, or MPI_COMM_WORLD was revoked, the others are not waited for.
+/// lost. Where somebody was lost, or MPI_COMM_WORLD was revoked, the others are not waited for. A fork has no part to end.
 pub fn leave(world: &'static World) -> Result<()> {
+    if is_fork() {
+        return Ok(());
+    }
     let everybody = Comm::of(COMM_WORLD)?;
     let call = Call::new(world, everybody.clone());
     let is_revoked = || everybody.is_revoked();
@@ -61,7 +64,7 @@ pub(crate) fn leave_at_exit(world: &World) {
     }
 }
 
-/// Ends the program, with a word on why (MPI_Abort).
+/// Ends the program, with a word on why (MPI_Abort). A fork ends alone.
 pub fn abort(code: i32, text: &str) -> ! {
     eprintln!("phalanx: {text}");
     if let Ok(world) = world() {

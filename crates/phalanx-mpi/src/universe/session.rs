@@ -8,17 +8,14 @@ use crate::objects::group::Group;
 use crate::objects::handle::Table;
 use crate::objects::info::Info;
 use crate::process::life;
-use crate::process::world::world;
+use crate::process::world::{is_fork, known, world};
 use crate::universe::{joining, leaving};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Once};
 
 /// Handles' kind; see [`crate::objects::handle`].
 const KIND: u32 = 10;
 static OPEN: Table<Session> = Table::new(KIND);
 static EXIT: Once = Once::new();
-/// The process that has sessions.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// The names of the process sets that there are.
 pub const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
@@ -38,7 +35,6 @@ pub fn begin(info: Arc<Info>) -> Result<u32> {
     let handle = handle.ok_or_else(|| Error::new(Class::NoMem, "too many sessions"))?;
     life::begin_session();
     EXIT.call_once(|| {
-        PROCESS.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: the function lives as long as the library. Where there is no room for it, it is only not called.
         unsafe { libc::atexit(at_exit) };
     });
@@ -47,8 +43,10 @@ pub fn begin(info: Arc<Info>) -> Result<u32> {
 
 /// After the last session another one may begin: only the process's end says that it was the last.
 extern "C" fn at_exit() {
-    let is_own = std::process::id() == PROCESS.load(Ordering::Relaxed); // and not a copy's
-    if let (true, true, Ok(world)) = (is_own, life::had_sessions_only(), world()) {
+    if is_fork() {
+        return;
+    }
+    if let (true, Ok(world)) = (life::had_sessions_only(), world()) {
         leaving::leave_at_exit(world);
     }
 }
@@ -64,7 +62,10 @@ pub fn find(handle: u32) -> Result<Arc<Session>> {
 
 /// Ends a session, when all that it has buffered was sent.
 pub fn end(handle: u32) -> Result<()> {
-    find(handle)?.attached.flush(world()?);
+    let session = find(handle)?;
+    if !is_fork() {
+        session.attached.flush(world()?);
+    }
     OPEN.take(handle);
     errhandler::forget(handle);
     life::end_session();
@@ -74,7 +75,7 @@ pub fn end(handle: u32) -> Result<()> {
 impl Session {
     /// The processes of a set.
     pub fn set(&self, name: &str) -> Result<Group> {
-        let world = world()?;
+        let world = known()?;
         let group = match SETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
             Some(0) => Group::of_world(world),
             Some(_) => Group::new([world.rank as u32]),

@@ -15,7 +15,7 @@ use crate::objects::info::Info;
 use crate::objects::machines::Machines;
 use crate::objects::topology::Topology;
 use crate::process::engine::is_marked;
-use crate::process::world::{World, world};
+use crate::process::world::{World, known, world};
 use phalanx_core::spmd::{Envelope, Pattern};
 use phalanx_net::sync::lock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -138,7 +138,7 @@ impl Comm {
     #[inline]
     pub fn of(handle: u32) -> Result<Arc<Comm>> {
         if let COMM_WORLD | COMM_SELF = handle {
-            world()?; // what is missing is not the communicator
+            known()?; // what is missing is not the communicator
         }
         let found = Comm::held(handle).map(Held::share);
         found.ok_or_else(|| Error::new(Class::Comm, format!("comm {handle:#x} is no communicator, or was freed")))
@@ -149,7 +149,7 @@ impl Comm {
     pub fn held(handle: u32) -> Option<Held<Comm>> {
         match handle {
             COMM_WORLD | COMM_SELF => {
-                Some(Held::Predefined(&predefined(world().ok()?)[(handle - COMM_WORLD) as usize]))
+                Some(Held::Predefined(&predefined(known().ok()?)[(handle - COMM_WORLD) as usize]))
             }
             _ => COMMS.get(handle).map(Held::Made),
         }
