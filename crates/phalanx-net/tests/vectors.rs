@@ -6,8 +6,9 @@
 use aegis::aegis128x2::Aegis128X2Mac;
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{PREFIX, encode};
+use phalanx_net::blocks::{Cut, Opener, Sealer};
 use phalanx_net::preamble::Preamble;
-use phalanx_net::seal::{BLOCK, Context, HEAD, SECRET, TAG, head};
+use phalanx_net::seal::{BLOCK, Context, SECRET, TAG};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::digest::{SHA256, digest};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
@@ -152,8 +153,12 @@ fn links() -> Vec<Link> {
 impl Link {
     /// Makes the blocks with the library and with [`by_hand`], and opens them.
     fn text(&self) -> String {
-        let (mut sender, mut receiver) = (Context::new(self.secret), Context::new(self.secret));
-        (0..self.begins_at).for_each(|_| [&mut sender, &mut receiver].into_iter().for_each(Context::pass));
+        let keys = || Some(Context::new(self.secret));
+        let all = Level::Clear..=Level::Private;
+        let (mut sender, mut receiver) = (Sealer::new(keys(), all.clone()), Opener::new(keys(), all));
+        for _ in 0..self.begins_at {
+            open(&mut receiver, &seal(&mut sender, Level::Clear, &[]), &[]);
+        }
         let (mut secret, mut number, mut blocks) = (self.secret, self.begins_at, Vec::new());
         for (level, payload) in &self.blocks {
             if number == BLOCKS_PER_SECRET {
@@ -162,7 +167,7 @@ impl Link {
             let plain = payload.bytes();
             let wire = seal(&mut sender, *level, &plain);
             assert_eq!(wire, by_hand(&secret, number, *level, &plain), "{} {number}", self.name);
-            open(&mut receiver, *level, &wire, &plain);
+            open(&mut receiver, &wire, &plain);
             blocks.push(block(&secret, number, *level, payload, &wire));
             number += 1;
         }
@@ -197,28 +202,21 @@ fn block(secret: &[u8], number: u64, level: Level, payload: &Payload, wire: &[u8
 }
 
 /// A block, as the library's writers make it.
-fn seal(by: &mut Context, level: Level, payload: &[u8]) -> Vec<u8> {
-    let (begin, mut sealed) = (head(level, payload.len()), payload.to_vec());
-    let tag = match level {
-        Level::Clear | Level::Authenticated => {
-            by.pass();
-            None
-        }
-        Level::Safe => Some(by.tag(begin, std::iter::once(payload))),
-        Level::Private => Some(by.seal(&mut sealed).1),
-    };
-    let tag: Vec<u8> = tag.into_iter().flatten().collect();
-    [&begin[..], &sealed, &tag].concat()
+fn seal(by: &mut Sealer, level: Level, payload: &[u8]) -> Vec<u8> {
+    let mut wire = Vec::new();
+    by.append(level, std::iter::once(payload), &mut wire).expect("the link carries it");
+    wire
 }
 
-fn open(by: &mut Context, level: Level, wire: &[u8], payload: &[u8]) {
-    if level < Level::Safe {
-        return by.pass();
-    }
-    let (sealed, tag) = wire[HEAD..].split_last_chunk::<TAG>().expect("has a tag");
-    let mut opened = sealed.to_vec();
-    by.open(level, &mut opened, *tag).expect("is what was sealed");
-    assert_eq!(opened, payload);
+/// Opens a block as the library's readers do.
+fn open(by: &mut Opener, wire: &[u8], payload: &[u8]) {
+    let mut bytes = wire.to_vec();
+    let opened = match by.cut(wire).expect("is a block") {
+        Cut::Plain(_, range) => range,
+        Cut::Whole(block) => by.open_at(block, &mut bytes).expect("is what was sealed"),
+        Cut::Part(_) => panic!("the block is whole"),
+    };
+    assert_eq!(&bytes[opened], payload);
 }
 
 /// The same block without the library: sections 5 and 6 of the page.
