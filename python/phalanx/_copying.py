@@ -16,7 +16,8 @@ class CopyOrder:
 
     address: str
     source: str | None
-    identity_file: str
+    #: The text of the identity file, the names in certificates by address, and the file of known members.
+    dialler: tuple[str, dict[str, str], str]
     #: The default policy, the trusted networks, and the text of a rules file.
     policy: tuple[str, list[str], str | None]
     puts: bool

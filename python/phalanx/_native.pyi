@@ -31,8 +31,10 @@ __all__ = [
     "encode_fields",
     "end_spaces",
     "explain",
+    "forget_member",
     "is_locked_grid",
     "issue_member",
+    "known_members",
     "lock_grid",
     "record_head",
     "request_member",
@@ -46,6 +48,8 @@ _Decider = tuple[list[str], str, int, bool]
 _At = tuple[int, int, int]
 _Item = tuple[_At, bytes, float | None, bytes | None, bytes | None, int]
 _Policy = tuple[str, list[str], str | None]
+_Dialler = tuple[str, dict[str, str], str]
+_KnownMember = tuple[str, str, str]
 
 _Target = tuple[int, int] | None
 _Instruction = tuple[int, int | None, int, list[_Target], list[_Target], int | None]
@@ -99,7 +103,7 @@ class Manager:
         cls,
         *,
         addresses: list[str] | None,
-        identity_file: str | None,
+        dialler: _Dialler | None,
         program: bytes,
         interpreters: int | None,
         throughput: float | None,
@@ -188,7 +192,7 @@ class Launcher:
         folder: bytes | None,
         output: str | os.PathLike[str] | None,
         keep_going: bool,
-        executors: tuple[list[str], str, bytes, _Policy, int | None] | None,
+        executors: tuple[list[str], _Dialler, bytes, _Policy, int | None] | None,
         files: list[tuple[str, str | os.PathLike[str]]],
         apart: str | None,
         checkpoints: tuple[int | None, int] | None,
@@ -236,9 +240,11 @@ _Tried = tuple[int, int, list[tuple[str, str, str | None]]]
 
 @final
 class Files:
-    def __new__(cls, address: str | None, *, identity_file: str, policy: _Policy, level: str | None) -> Files: ...
+    def __new__(cls, address: str | None, *, dialler: _Dialler | None, policy: _Policy, level: str | None) -> Files: ...
     @property
     def level(self) -> tuple[str, str]: ...
+    @property
+    def peer(self) -> str | None: ...
     @property
     def closed(self) -> bool: ...
     def close(self) -> None: ...
@@ -402,7 +408,7 @@ class LocalSpace(_Space):
         objects: bool,
         directory: str | os.PathLike[str] | None = None,
         *,
-        identity_file: str | None = None,
+        dialler: _Dialler | None = None,
     ) -> LocalSpace: ...
 
 @final
@@ -413,7 +419,7 @@ class RemoteSpace(_Space):
         options: dict[str, Any],
         objects: bool,
         *,
-        identity_file: str | None,
+        dialler: _Dialler | None,
         policy: _Policy,
         create: bool,
         members: list[str],
@@ -421,6 +427,8 @@ class RemoteSpace(_Space):
     ) -> RemoteSpace: ...
     @property
     def level(self) -> tuple[str, str, bool]: ...
+    @property
+    def peer(self) -> str | None: ...
     @property
     def ended(self) -> bool: ...
     @property
@@ -530,6 +538,8 @@ def request_member(role: str, name: str) -> tuple[str, str]: ...
 def sign_member(authority: str, request: str, file: str, passphrase: str | None) -> tuple[str, str, str]: ...
 def certificate_of(text: str) -> tuple[str, str, str]: ...
 def check_member(text: str, file: str) -> tuple[str, str]: ...
+def known_members(file: str | os.PathLike[str]) -> list[_KnownMember]: ...
+def forget_member(file: str | os.PathLike[str], address: str) -> list[_KnownMember]: ...
 def bytes_if_alone(holder: list[Any]) -> int | None: ...
 def weaker(policy: _Policy) -> list[str]: ...
 def explain(policy: _Policy, addresses: list[str], takes: str) -> list[tuple[str, str, str, str | None, str, bool]]: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +18,19 @@ from phalanx.hosts import Hosts, Machines, read_hosts, with_port
 from phalanx.security import Rules, Words, listed, policy_words
 from phalanx.words import Policy, StrPath
 
+#: The file, beside an identity, of the members that answered first at addresses without a name.
+KNOWN = "known_members"
 #: The identity files of a user and of an executor, in :func:`home`.
 USER, EXECUTOR = "user.pem", "executor.pem"
+
+
+class Dialler(NamedTuple):
+    """Who the user is, and whom the user expects, as the native core reads it: the text of the identity file, the names
+    in certificates by address, and the file of the members that answered first at other addresses."""
+
+    text: str
+    certificates: dict[str, str]
+    known: str
 
 
 class Reach(NamedTuple):
@@ -65,13 +76,10 @@ class Reach(NamedTuple):
         known = self.hosts.trusted if self.hosts else ()
         return policy_words(self.policy, dict.fromkeys((*self.trusted, *known)))
 
-    def identity_text(self) -> str:
-        """The text of the user's identity file. Raises IdentityError if there is none."""
-        return read_identity(self.identity, USER)
-
-    def identity_text_if_any(self) -> str | None:
-        """The text of the user's identity file; None if the user named none and has none."""
-        return read_identity(self.identity, USER) if self.identity else own_identity(USER)
+    def dialler(self) -> Dialler:
+        """The user's identity, and whom it expects. Raises IdentityError if there is none."""
+        certificates = self.hosts.certificates if self.hosts else {}
+        return dialler(read_identity(self.identity, USER), self.identity, certificates)
 
     def options(self) -> dict[str, Any]:
         """The same as keyword arguments of functions that take all four."""
@@ -94,6 +102,22 @@ def home() -> Path:
     except RuntimeError:
         advice = "name a folder for identities: export PHALANX_HOME=FOLDER"
         raise IdentityError(f"user {os.getuid()} has no home folder on this machine; {advice}") from None
+
+
+def known_members(identity: StrPath | None) -> Path:
+    """The file of known members of a user with this identity file: beside it."""
+    return (home() if identity is None else Path(identity).absolute().parent) / KNOWN
+
+
+def dialler(text: str, identity: StrPath | None, certificates: Mapping[str, str]) -> Dialler:
+    """The user whose identity file has this text, and the members that are expected."""
+    return Dialler(text, dict(certificates), os.fspath(known_members(identity)))
+
+
+def dialler_if_any(identity: StrPath | None, certificates: Mapping[str, str]) -> Dialler | None:
+    """The same; None if the user named no identity file and has none."""
+    text = read_identity(identity, USER) if identity else own_identity(USER)
+    return None if text is None else dialler(text, identity, certificates)
 
 
 def own_identity(default: str) -> str | None:

@@ -26,7 +26,7 @@ class RecruitError(PhalanxError, ConnectionError):
 
 
 class IdentityError(PhalanxError, PermissionError):
-    """A certificate is missing, damaged, or for another role."""
+    """A certificate is missing, damaged, or for another role. Or another member answers than the expected one."""
 
 
 class PolicyError(PhalanxError, ValueError):

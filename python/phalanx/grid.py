@@ -34,7 +34,8 @@ class Grid:
     ----------
     hosts : path, Hosts, str or iterable of str, optional
         The machines: a hosts file, ``"one:7400,other:7400"``, or a list. A line or entry may begin with a name, as in
-        ``ws7 = 10.0.0.7:7300``. Without it, the grid is this machine.
+        ``ws7 = 10.0.0.7:7300``: the machine there must prove this name with its certificate, or another one that the
+        entry tells, as in ``fast = 10.0.0.7:7300 as ws7``. Without ``hosts``, the grid is this machine.
     identity : path, optional
         The user's identity file, by default user.pem in ``$PHALANX_HOME`` or ``~/.phalanx``.
     policy : {"links", "marked", "all"} or Rules
@@ -78,6 +79,12 @@ class Grid:
     def machines(self) -> dict[str, str]:
         """The address of each machine by its name; empty if the grid is this machine."""
         return {} if self._reach.hosts is None else dict(self._reach.hosts.machines)
+
+    @property
+    def certificates(self) -> dict[str, str]:
+        """The name that the machine at each address must prove with its certificate. Machines without a name are not
+        there: the first member that answers at their address is remembered."""
+        return {} if self._reach.hosts is None else dict(self._reach.hosts.certificates)
 
     def address(self, machine: str) -> str:
         """The address of a machine.
@@ -268,10 +275,11 @@ class Grid:
         return {**options, "members": members} if members else options
 
     def links(self) -> dict[str, Any]:
-        """The identity, the policy and all trusted networks, as a :class:`phalanx.Space` takes them."""
+        """The identity, the policy, all trusted networks, and the names in certificates by address, as a
+        :class:`phalanx.Space` takes them."""
         hosts, identity, policy, trusted = self._reach
         networks = (*trusted, *(hosts.trusted if hosts else ()))
-        return {"identity": identity, "policy": policy, "trusted": networks}
+        return {"identity": identity, "policy": policy, "trusted": networks, "certificates": self.certificates}
 
     def __repr__(self) -> str:
         return f"Grid({list(self.machines)!r})" if self._reach.hosts else "Grid()"

@@ -23,17 +23,22 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 PORT = 7400
 _LINE = re.compile(
     r"(?:(?P<name>(?!trusted\s*=)[\w.-]+)\s*=\s*)?"
-    r"<?\s*(?P<host>\[[^\]]+\]|[^\s,<>:=/]+)(?:\s*[,:\s]\s*(?P<port>\d+))?\s*>?",
+    r"<?\s*(?P<host>\[[^\]]+\]|[^\s,<>:=/]+)(?:\s*[,:\s]\s*(?P<port>\d+))?\s*>?"
+    r"(?:\s+as\s+(?P<certificate>[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?))?",
 )
 _TRUSTED = re.compile(r"trusted\s+(?P<network>[0-9a-fA-F.:]+(?:/\d+)?)")
 _WITH_PORT = re.compile(r":\d+$")
 
 
 class Machine(NamedTuple):
-    """A machine of a grid, as a line of a hosts file names it. The name is empty if the line gives none."""
+    """A machine of a grid, as a line of a hosts file names it. The name is empty if the line gives none.
+
+    ``certificate`` is the name in the certificate of the machine's executor, if the line tells it.
+    """
 
     name: str
     address: str
+    certificate: str = ""
 
     @property
     def host(self) -> str:
@@ -48,6 +53,10 @@ class Hosts:
     default port is 7400. A machine without a name is called by its host. A line ``trusted 10.1.0.0/16`` declares a
     network trusted: links to machines there need no protection. Text after ``#`` is a comment.
 
+    The machine must prove the name with its certificate. If the certificate has another name, that one stands at the
+    end of the line: ``fast = 10.0.0.7:7300 as ws7``. Where a line gives no name, the first member that answers is
+    remembered, and no other one is accepted there.
+
     Parameters
     ----------
     path : str or path
@@ -59,13 +68,16 @@ class Hosts:
         The address of each machine, as ``host:port``.
     machines : dict of str to str
         The address of each machine by its name.
+    certificates : dict of str to str
+        The name in the certificate of each machine's executor, by address. Machines without a name are not there.
     trusted : list of str
         The networks that are trusted.
 
     Raises
     ------
     RecruitError
-        The file cannot be read, has a line that is none of these, or names no machine.
+        The file cannot be read, has a line that is none of these, or names no machine. Or two lines give machines at
+        different addresses one name, or expect two members at one address.
 
     Examples
     --------
@@ -116,7 +128,9 @@ class Hosts:
         """These machines of all, in this order. Raises RecruitError for a name that no machine has."""
         hosts = Hosts.__new__(Hosts)
         hosts.path, hosts.trusted = None, self.trusted
-        hosts._take([Machine(name, self._known(name)) for name in dict.fromkeys(names)])
+        wanted = {name: self._known(name) for name in dict.fromkeys(names)}
+        hosts.addresses, hosts.machines = [*wanted.values()], wanted
+        hosts.certificates = {at: name for at, name in self.certificates.items() if at in hosts.addresses}
         return hosts
 
     def address(self, machine: str) -> str:
@@ -140,6 +154,7 @@ class Hosts:
     def _take(self, machines: list[Machine]) -> None:
         self.addresses = [machine.address for machine in machines]
         self.machines = _by_name(machines)
+        self.certificates = _certificates(machines)
 
     def __repr__(self) -> str:
         return f"Hosts({str(self.path)!r})" if self.path else f"Hosts.of({self.addresses!r})"
@@ -190,9 +205,21 @@ def _machine(line: str, place: str) -> Machine:
     match = _LINE.fullmatch(_said(line))
     is_network = _said(line).startswith("trusted ")
     if match is None or is_network:
-        wanted = "trusted NETWORK" if is_network else "machine port"
+        wanted = "trusted NETWORK" if is_network else "machine port, or: name = machine:port as CERTIFICATE"
         raise RecruitError(f"{place}: {line.strip()!r} is not: {wanted}")
-    return Machine(match["name"] or "", f"{match['host']}:{match['port'] or PORT}")
+    name, address = match["name"] or "", f"{match['host']}:{match['port'] or PORT}"
+    return Machine(name, address, match["certificate"] or name)
+
+
+def _certificates(machines: list[Machine]) -> dict[str, str]:
+    """The name in the certificate of each machine by its address. Raises RecruitError if two lines tell different
+    ones."""
+    found: dict[str, str] = {}
+    for _, address, certificate in machines:
+        if certificate and found.setdefault(address, certificate).lower() != certificate.lower():
+            both = f"{found[address]} and {certificate}"
+            raise RecruitError(f"one certificate is at {address}, not those of {both}: end both lines with: as NAME")
+    return found
 
 
 def _by_name(machines: list[Machine]) -> dict[str, str]:

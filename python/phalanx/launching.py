@@ -353,7 +353,7 @@ def prepare(
         for word in files:
             _commands.add_file(word, staged, folder)
         commands = [_commands.stage(program.command, staged, folder) for program in asked]
-        executors = (reach.hosts.addresses, reach.identity_text(), token, reach.words(), per_host)
+        executors = (reach.hosts.addresses, reach.dialler(), token, reach.words(), per_host)
         variables = {VARIABLE: token.hex()} | variables
     counts = [program.processes for program in asked]
     encoded = [[os.fsencode(word) for word in command] for command in commands]

@@ -167,7 +167,7 @@ class Manager(Executor):
         self._contract = contract
         native = _native.Manager(
             addresses=addresses,
-            identity_file=None if addresses is None else reach.identity_text(),
+            dialler=None if addresses is None else reach.dialler(),
             program=program_token(),
             interpreters=interpreters,
             throughput=contract.tasks_per_second if isinstance(contract, Throughput) else None,

@@ -30,10 +30,17 @@ class Executors:
         """The identity file of a user."""
         return self.issue("user", name)
 
-    def start(self, name: str, *options: str, interpreters: int = 2, env: Mapping[str, str] | None = None) -> str:
+    def start(
+        self,
+        name: str,
+        *options: str,
+        interpreters: int = 2,
+        env: Mapping[str, str] | None = None,
+        listen: str = "127.0.0.1:0",
+    ) -> str:
         """The address of one more."""
         identity = self.issue("executor", name)
-        command = [PHALANX, "executor", "--listen", "127.0.0.1:0", "--identity", str(identity)]
+        command = [PHALANX, "executor", "--listen", listen, "--identity", str(identity)]
         process = Process(
             [*command, "--interpreters", str(interpreters), *options],
             title=f"the executor {name}",

@@ -65,7 +65,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             executors.start("labpc2", env=home),
         ]
         hosts = folder / "hosts.txt"
-        hosts.write_text("".join(f"ws{at} = {address}\n" for at, address in enumerate(addresses, 7)))
+        lines = [f"ws{at + 6} = {address} as labpc{at}\n" for at, address in enumerate(addresses, 1)]
+        hosts.write_text("".join(lines))
         yield Lab(hosts, scratch, executors.identity, addresses)
 
 
@@ -337,5 +338,7 @@ def test_typed_options_are_those_that_functions_take() -> None:
     assert RunOptions.__annotations__.keys() == run - REACH
     assert BspOptions.__annotations__.keys() == (run - REACH) | names(px.bsprun) - {"program", "n"}
     own = names(px.Space) - {"address", "placement"}
-    assert GridSpaceOptions.__annotations__.keys() == own | MoreOptions.__annotations__.keys() - REACH
+    assert GridSpaceOptions.__annotations__.keys() == own | MoreOptions.__annotations__.keys() - REACH - {
+        "certificates"
+    }
     assert ServeOptions.__annotations__.keys() == (names(start) | names(serving)) - {"address", "creates"}

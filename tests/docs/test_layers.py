@@ -31,8 +31,8 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
-        "control credit ending explain files lines log places tables turn",
-        "dial door journal printing prints recruit rules",
+        "control credit ending explain files known_members lines log places tables turn",
+        "dial dialler door journal printing prints recruit rules",
         "interpreter space",
         "interpreter_link local remote",
         "connect transfer",

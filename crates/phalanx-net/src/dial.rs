@@ -3,7 +3,8 @@
 //! Every link to another process that listens begins here: [`dial`] connects by whatever transport leads to the target,
 //! and this end then introduces itself: it sends the preamble, does the handshake, and checks which peer answers. The
 //! levels are known beforehand ([`Dialled::introduce`]), decided from what the server offers ([`Dialled::agree`]), or
-//! clear for everything ([`Dialled::introduce_in_clear`]).
+//! clear for everything ([`Dialled::introduce_in_clear`]). Whoever dials says which peer it expects ([`Expected`]): there is
+//! no word for "any member".
 
 pub use crate::transport::{Dialled, Target, Transport, dial, dial_by, look_up};
 
@@ -15,6 +16,7 @@ use crate::tls::{Shaken, choose, choose_ahead};
 use phalanx_core::level::{LevelSet, Levels};
 use rustls::Connection;
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,14 +25,26 @@ use std::time::{Duration, Instant};
 /// Which peer must answer, and the identity that this end shows to it.
 #[derive(Debug, Clone, Copy)]
 pub enum Expected<'a> {
-    /// Any member of the grid in the client's role.
-    Any(&'a Client),
     /// The member of this name.
     Named(&'a Client, &'a str),
+    /// The member that a judge accepts by its name.
+    Judged(&'a Client, &'a dyn Judge),
+    /// A process of this user on this machine, whatever its certificate says. The system confirms the user.
+    OwnProcess(&'a Client),
     /// The member with this certificate, which answered before.
     Same(&'a Client, &'a [u8]),
     /// The process that holds the key of this certificate, which was announced over another link.
     Holder(&'a KeyedCertificate, &'a [u8]),
+}
+
+/// Decides whether the member that answers is the one that is meant.
+pub trait Judge: Debug {
+    /// Judges by the name in the member's certificate. `at` is the address by which policies judge the server, as in
+    /// [`Dialled`].
+    ///
+    /// # Errors
+    /// Another member is expected. The error is what the caller of the member gets.
+    fn judge(&self, name: &str, at: Option<SocketAddr>) -> io::Result<()>;
 }
 
 /// Why no link was agreed on.
@@ -141,8 +155,13 @@ impl Dialled {
         let mut timed = self.socket.until(Instant::now() + patience);
         preamble.write(&mut timed)?;
         let shaken = handshake(connection, &preamble.bound(), &mut timed)?;
-        expected.check(&shaken)?;
+        expected.check(&shaken, &self)?;
         Ok(self.introduced(Some(shaken)))
+    }
+
+    /// Whether the system confirms that the peer is a process of this user on this machine.
+    pub fn is_own_process(&self) -> bool {
+        self.address.is_none() && self.socket.peer_is_same_user().unwrap_or(false)
     }
 
     fn introduced(self, shaken: Option<Shaken>) -> Introduced {
@@ -177,20 +196,25 @@ impl Introduced {
 impl Expected<'_> {
     fn connection(self) -> Result<Connection, IdentityError> {
         match self {
-            Expected::Any(client) | Expected::Named(client, _) | Expected::Same(client, _) => client.connect(),
+            Expected::Named(client, _) | Expected::Judged(client, _) => client.connect(),
+            Expected::OwnProcess(client) | Expected::Same(client, _) => client.connect(),
             Expected::Holder(own, certificate) => own.client_of(certificate),
         }
     }
 
     /// Checks what the handshake itself does not: it has checked the peer's role, or its one certificate.
-    fn check(self, shaken: &Shaken) -> io::Result<()> {
+    fn check(self, shaken: &Shaken, dialled: &Dialled) -> io::Result<()> {
         let refused = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        let certificate = || role_and_name(shaken.peer_certificate()).map_err(io::Error::other);
         match self {
-            Expected::Any(_) | Expected::Holder(..) => Ok(()),
+            Expected::Holder(..) => Ok(()),
             Expected::Same(_, certificate) if shaken.peer_certificate().as_ref() == certificate => Ok(()),
             Expected::Same(client, _) => refused(format!("another {} answers now", client.role().name())),
+            Expected::OwnProcess(_) if dialled.is_own_process() => Ok(()),
+            Expected::OwnProcess(_) => refused("a process of another user answers".to_owned()),
+            Expected::Judged(_, judge) => judge.judge(&certificate()?.1, dialled.address),
             Expected::Named(_, expected) => {
-                let (role, name) = role_and_name(shaken.peer_certificate()).map_err(io::Error::other)?;
+                let (role, name) = certificate()?;
                 match name.eq_ignore_ascii_case(expected) {
                     true => Ok(()),
                     false => refused(format!("the {role} {name} answers in place of {expected}")),

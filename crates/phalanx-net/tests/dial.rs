@@ -3,13 +3,14 @@
 
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
-use phalanx_net::dial::{Dialled, Expected, Failure, Introduced, Target, Transport, dial, dial_by};
+use phalanx_net::dial::{Dialled, Expected, Failure, Introduced, Judge, Target, Transport, dial, dial_by};
 use phalanx_net::identity::{Authority, Client, Member, Role, role_and_name};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::{Listener, Socket};
 use phalanx_net::tls::offer;
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -100,7 +101,7 @@ fn talk(introduced: Introduced) -> io::Result<Levels> {
 #[test]
 fn a_link_comes_of_any_transport_and_the_same_target_leads_there_again() {
     let grid = grid(LevelSet::from(Level::Safe));
-    let introduced = grid.introduce(Expected::Any(&grid.client)).unwrap();
+    let introduced = grid.introduce(Expected::Named(&grid.client, "ws7")).unwrap();
     assert_eq!((introduced.name().unwrap().as_str(), introduced.address), ("ws7", None));
     let (certificate, again) = (introduced.certificate(), introduced.again.clone());
     assert_eq!(talk(introduced).unwrap(), PRIVATE);
@@ -130,11 +131,50 @@ fn another_member_than_the_expected_one_is_refused() {
     );
 }
 
+/// Accepts one name, from a server that is on this machine.
+#[derive(Debug)]
+struct Only(&'static str);
+
+impl Judge for Only {
+    fn judge(&self, name: &str, at: Option<SocketAddr>) -> io::Result<()> {
+        assert_eq!(at, None, "pipes lead to this machine");
+        if name == self.0 { Ok(()) } else { Err(io::Error::other(format!("{name} is not {}", self.0))) }
+    }
+}
+
+#[test]
+fn a_judge_accepts_a_member_by_its_name_before_the_link_is_used() {
+    let grid = grid(LevelSet::EVERY);
+    assert!(talk(grid.introduce(Expected::Judged(&grid.client, &Only("ws7"))).unwrap()).is_ok());
+    let error = grid.introduce(Expected::Judged(&grid.client, &Only("ws8"))).unwrap_err();
+    assert_eq!(error.to_string(), "ws7 is not ws8");
+    let stream = Preamble::Stream { token: [7; 12], number: 3 };
+    let only = Only("ws8");
+    let outcome = grid.dial().introduce_and_wait(stream, Expected::Judged(&grid.client, &only), PRIVATE, PATIENCE);
+    assert_eq!(outcome.unwrap_err().to_string(), "ws7 is not ws8");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_own_process_is_one_that_the_system_confirms() {
+    let own = grid(LevelSet::EVERY);
+    assert!(own.introduce(Expected::OwnProcess(&own.client)).is_ok(), "it answers over a socket pair of this process");
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
+    let at = listener.address().unwrap();
+    let server = own.pipes.server.clone();
+    let serving =
+        thread::spawn(move || serve(listener.accept().unwrap().0, &server, LevelSet::EVERY, &Mutex::default()));
+    let dialled = dial(&at.into(), PATIENCE).unwrap();
+    let error = dialled.introduce(Preamble::Control, Expected::OwnProcess(&own.client), PRIVATE, PATIENCE).unwrap_err();
+    assert_eq!(error.to_string(), "a process of another user answers", "TCP does not tell the user");
+    serving.join().unwrap();
+}
+
 #[test]
 fn a_caller_that_cannot_accept_the_offer_gets_its_own_error() {
     let grid = grid(LevelSet::only(Level::Clear));
     let decide = |offered: [LevelSet; 3]| Err::<(Levels, ()), _>(offered);
-    let outcome = grid.dial().agree(Preamble::Files, Expected::Any(&grid.client), decide, PATIENCE);
+    let outcome = grid.dial().agree(Preamble::Files, Expected::Named(&grid.client, "ws7"), decide, PATIENCE);
     assert!(matches!(outcome, Err(Failure::Disagreed(offered)) if offered == [LevelSet::only(Level::Clear); 3]));
 }
 

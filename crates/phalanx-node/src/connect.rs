@@ -1,12 +1,12 @@
 //! Turns a place that the user names into links to interpreters there. New ways to reach machines are added to the function in
 //! this module.
 
+use crate::dialler::Dialler;
 use crate::local::ThisMachine;
 use crate::recruit::{RecruitError, Source, Start};
 use crate::remote::Executors;
 use phalanx_core::level::Policy;
 use phalanx_net::address::Address;
-use phalanx_net::identity::Member;
 
 /// The place where interpreters are to be recruited.
 #[derive(Debug, Clone)]
@@ -17,8 +17,8 @@ pub enum Place {
     Executors {
         /// The addresses of the executors.
         addresses: Vec<Address>,
-        /// The user's certificate.
-        member: Box<Member>,
+        /// The user's identity, and whom it expects.
+        dialler: Box<Dialler>,
         /// The token by which the executors recognise the user's program.
         program: [u8; 16],
     },
@@ -33,8 +33,8 @@ pub fn connect(
 ) -> Result<Box<dyn Source>, RecruitError> {
     match place {
         Place::ThisMachine => Ok(Box::new(ThisMachine::new(&policy, start)?)),
-        Place::Executors { addresses, member, program } => {
-            Ok(Box::new(Executors::connect(addresses, (&member, program), policy, start.python, asked)?))
+        Place::Executors { addresses, dialler, program } => {
+            Ok(Box::new(Executors::connect(addresses, (&dialler, program), policy, start.python, asked)?))
         }
     }
 }

@@ -9,7 +9,7 @@ use phalanx_core::level::{Bound, Level, LevelSet, Mark, Network, Policy, Rule};
 use phalanx_core::wire::VERSION;
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Dialled, Expected, Introduced, dial};
-use phalanx_net::identity::{Client, Role};
+use phalanx_net::identity::Role;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::tls::is_no_tls;
 use std::fmt::Display;
@@ -23,13 +23,13 @@ pub(crate) const DIAL_PATIENCE: Duration = Duration::from_secs(5);
 const MOST_SHOWN: usize = 300;
 
 /// Calls an executor for a control link.
-pub(crate) fn call(address: &Address, client: &Client, preamble: Preamble) -> io::Result<Introduced> {
-    introduce(dial(&address.into(), DIAL_PATIENCE)?, client, preamble)
+pub(crate) fn call(address: &Address, expected: Expected<'_>, preamble: Preamble) -> io::Result<Introduced> {
+    introduce(dial(&address.into(), DIAL_PATIENCE)?, expected, preamble)
 }
 
 /// Introduces this end to an executor, on a connection that will be a control link.
-pub(crate) fn introduce(dialled: Dialled, client: &Client, preamble: Preamble) -> io::Result<Introduced> {
-    dialled.introduce(preamble, Expected::Any(client), control::LEVELS, DIAL_PATIENCE)
+pub(crate) fn introduce(dialled: Dialled, expected: Expected<'_>, preamble: Preamble) -> io::Result<Introduced> {
+    dialled.introduce(preamble, expected, control::LEVELS, DIAL_PATIENCE)
 }
 
 /// The level of a link to an executor at `address`, which takes `theirs`: as the policy says or, where a level was asked

@@ -5,11 +5,13 @@
 #![deny(missing_docs)]
 
 pub mod connect;
+pub mod dialler;
 pub mod executor;
 pub mod explain;
 pub mod interpreter;
 pub mod interpreter_link;
 pub mod journal;
+pub mod known_members;
 pub mod log;
 pub mod manager;
 pub mod printing;

@@ -44,6 +44,9 @@ pub enum RecruitError {
     /// The user's certificate is missing or wrong.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// Another member answers than the one that is expected.
+    #[error("{0}")]
+    Unexpected(String),
     /// The operating system cannot start a process.
     #[error("an interpreter cannot be started: {0}")]
     Start(#[from] io::Error),

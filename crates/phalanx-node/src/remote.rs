@@ -5,6 +5,7 @@
 
 use crate::control::{Pulse, tell};
 use crate::dial::{DIAL_PATIENCE, check_version, introduce, printable, unreachable};
+use crate::dialler::{Dialler, is_unexpected};
 use crate::recruit::{Hold, Recruit, RecruitError, Source};
 use phalanx_core::event::Cause;
 use phalanx_core::ids::InterpreterId;
@@ -13,7 +14,7 @@ use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, d
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Expected, Introduced, Target, dial};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Client, IdentityError, KeyedCertificate, Member, Role};
+use phalanx_net::identity::{Client, IdentityError, KeyedCertificate, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
@@ -52,6 +53,8 @@ pub struct Executors {
 /// One executor, and what is known of it.
 struct Host {
     address: Address,
+    /// Who this end is, and whom it expects here.
+    dialler: Dialler,
     /// The user's own certificate, and the client side of control links.
     own: KeyedCertificate,
     client: Client,
@@ -139,7 +142,7 @@ impl Executors {
     /// Reaches all executors at once. Returns an error if they cannot meet the contract `asked`.
     pub fn connect(
         addresses: Vec<Address>,
-        (member, program): (&Member, [u8; 16]),
+        (dialler, program): (&Dialler, [u8; 16]),
         policy: Policy,
         python: String,
         asked: Option<u32>,
@@ -149,11 +152,22 @@ impl Executors {
             let (capacity, used) = (AtomicU32::new(0), AtomicU32::new(0));
             let (failed, closed) = (AtomicBool::new(false), AtomicBool::new(false));
             let session = Mutex::new(SessionState::Closed { since: Instant::now(), why: String::new() });
-            let (own, client) = (member.own().clone(), member.client_of(Role::Executor)?);
-            let (python, policy) = (python.clone(), policy.clone());
-            let opening = Mutex::default();
-            let host = Host { address, own, client, python, policy, capacity, used, failed, closed, session, opening };
-            Ok(Arc::new(host))
+            let (own, client) = (dialler.member().own().clone(), dialler.member().client_of(Role::Executor)?);
+            let (dialler, python, policy) = (dialler.clone(), python.clone(), policy.clone());
+            Ok(Arc::new(Host {
+                address,
+                dialler,
+                own,
+                client,
+                python,
+                policy,
+                capacity,
+                used,
+                failed,
+                closed,
+                session,
+                opening: Mutex::default(),
+            }))
         };
         let hosts = addresses.into_iter().map(host).collect::<Result<Vec<_>, _>>()?;
         let reached: Vec<_> = thread::scope(|scope| {
@@ -170,6 +184,10 @@ impl Executors {
         asked: Option<u32>,
         reached: &[Result<Arc<Session>, RecruitError>],
     ) -> Result<(), RecruitError> {
+        // Not made up for by the other machines: somebody may have taken the place of one.
+        if let Some(Err(RecruitError::Unexpected(why))) = reached.iter().find(|it| is_stranger(it)) {
+            return Err(RecruitError::Unexpected(why.clone()));
+        }
         let offer = |(host, outcome): (&Arc<Host>, &Result<_, RecruitError>)| match outcome {
             Ok(_) => format!("{} offers {}", host.address, host.capacity.load(Ordering::Relaxed)),
             Err(error) => error.to_string(),
@@ -197,6 +215,11 @@ impl Executors {
         host.used.fetch_add(1, Ordering::Relaxed);
         Some(host)
     }
+}
+
+/// Whether another member answered than the one that is expected.
+fn is_stranger<T>(outcome: &Result<T, RecruitError>) -> bool {
+    matches!(outcome, Err(RecruitError::Unexpected(_)))
 }
 
 impl Source for Executors {
@@ -359,7 +382,8 @@ impl Host {
     fn call_control(&self) -> io::Result<Introduced> {
         let dialled = dial(&(&self.address).into(), DIAL_PATIENCE)?;
         let _opening = self.opens(&dialled.socket)?;
-        introduce(dialled, &self.client, Preamble::Control)
+        let expected = self.dialler.at(&self.address);
+        introduce(dialled, Expected::Judged(&self.client, &expected), Preamble::Control)
     }
 
     /// Agrees on the levels of data links to the executor at `address`, if its versions are those of this program.
@@ -403,7 +427,8 @@ impl Host {
     }
 
     fn unreachable(&self, error: &io::Error) -> RecruitError {
-        RecruitError::Unreachable(unreachable(&self.address, error))
+        let why = unreachable(&self.address, error);
+        if is_unexpected(error) { RecruitError::Unexpected(why) } else { RecruitError::Unreachable(why) }
     }
 
     /// Counts one interpreter of this session fewer as used. If the executor was reached anew, its count began anew too.

@@ -57,7 +57,11 @@ fn deep_trees_are_listed_and_removed_with_few_files_open() {
     let open = || {
         let (address, member) = (address.parse().unwrap(), member(Role::User, "ada"));
         Arc::new(
-            Session::open(Reach { address, member, policy: Policy::default(), level: None }, &mut patient()).unwrap(),
+            Session::open(
+                Reach { address, dialler: member.into(), policy: Policy::default(), level: None },
+                &mut patient(),
+            )
+            .unwrap(),
         )
     };
     let session = open();

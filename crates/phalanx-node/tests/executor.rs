@@ -33,9 +33,9 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
     let executor = start(member(Role::Executor, "labpc"), policy);
     let patience = Duration::from_secs(60);
     let client = member(Role::User, "ada").client_of(Role::Executor).unwrap();
-    let (any, private) = (Expected::Any(&client), Levels::all(Level::Private));
+    let (labpc, private) = (Expected::Named(&client, "labpc"), Levels::all(Level::Private));
     let dialled = dial(&executor.address().into(), patience).unwrap();
-    let introduced = dialled.introduce(Preamble::Control, any, private, patience).unwrap();
+    let introduced = dialled.introduce(Preamble::Control, labpc, private, patience).unwrap();
     let (link, mut reader) = introduced.link(MAX_CONTROL_BODY).unwrap();
     link.send(Mark::None, encode(&ToExecutor::Recruit { request: 1, levels, program: [0; 16] }, 0), Vec::new())
         .unwrap();

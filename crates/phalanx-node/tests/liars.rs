@@ -29,7 +29,7 @@ fn session(first: Answer, lie: impl FnMut(&Ask) -> Option<Answers> + Send + 'sta
     let address = listener.address().unwrap().to_string().parse().unwrap();
     let liar = member(Role::Executor, "liar");
     thread::spawn(move || lie_to(listener.accept().unwrap().0, &liar, first, lie));
-    let to = Reach { address, member: member(Role::User, "ada"), policy: Policy::default(), level: None };
+    let to = Reach { address, dialler: member(Role::User, "ada").into(), policy: Policy::default(), level: None };
     Session::open(to, &mut patient())
 }
 
@@ -332,7 +332,7 @@ fn opening_can_be_given_up_at_once() {
     let member = Member::parse(&authority.issue(Role::User, "ada").unwrap(), Role::User).unwrap();
     let listener = Listener::bind("127.0.0.1:0").unwrap(); // takes the connection and says nothing
     let address = listener.address().unwrap().to_string().parse().unwrap();
-    let (to, mut asked) = (Reach { address, member, policy: Policy::default(), level: None }, 0);
+    let (to, mut asked) = (Reach { address, dialler: member.into(), policy: Policy::default(), level: None }, 0);
     let left = Session::open(to, &mut || {
         asked += 1;
         asked < 3

@@ -42,9 +42,9 @@ impl Launcher {
             Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())
                 .unwrap();
         let client = member(Role::User, "ada").client_of(Role::Executor).unwrap();
-        let (any, private) = (Expected::Any(&client), Levels::all(Level::Private));
+        let (labpc, private) = (Expected::Named(&client, "labpc"), Levels::all(Level::Private));
         let dialled = dial(&executor.address().into(), PATIENCE).unwrap();
-        let introduced = dialled.introduce(Preamble::Ranks, any, private, PATIENCE).unwrap();
+        let introduced = dialled.introduce(Preamble::Ranks, labpc, private, PATIENCE).unwrap();
         let (link, reader) = introduced.link(MOST_PIECE as u64).unwrap();
         let mut launcher = Launcher { link, reader, _executor: executor };
         launcher.say(&ToMachine::Ask { program: [3; 16] });

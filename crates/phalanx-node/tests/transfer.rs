@@ -75,7 +75,7 @@ impl Lab {
     fn reach_as(&self, client: &Client, preamble: Preamble) -> Peer {
         let dialled = dial(&self.executor.address().into(), PATIENCE).unwrap();
         let private = Levels::all(Level::Private);
-        let introduced = dialled.introduce(preamble, Expected::Any(client), private, PATIENCE).unwrap();
+        let introduced = dialled.introduce(preamble, Expected::Named(client, "labpc"), private, PATIENCE).unwrap();
         let (link, reader) = introduced.link(MOST_BODY).unwrap();
         Peer { link, reader, heard: VecDeque::new() }
     }

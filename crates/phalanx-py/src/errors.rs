@@ -22,6 +22,7 @@ pub fn recruit(error: RecruitError) -> PyErr {
         RecruitError::Contract { .. } => raise("ContractError", error),
         RecruitError::Level(_) => raise("PolicyError", error),
         RecruitError::Identity(error) => identity(error),
+        RecruitError::Unexpected(_) => raise("IdentityError", error),
         RecruitError::Unreachable(_) | RecruitError::Start(_) => raise("RecruitError", error),
     }
 }

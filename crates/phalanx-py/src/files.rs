@@ -1,11 +1,12 @@
 //! Files at an executor, or here, for `phalanx/transfer/_files.py`.
 
-use crate::errors::{identity, raise};
+use crate::errors::raise;
+use crate::grid::Dialler;
 use crate::policy::Words;
 use phalanx_core::wire::files::{About, Answer, Ask, Dated, Failure, Found, Kind, Why};
 use phalanx_core::wire::transfer::Filter;
 use phalanx_net::address::Address;
-use phalanx_net::identity::{Member, Role};
+use phalanx_net::identity::Role;
 use phalanx_net::sync::lock;
 use phalanx_node::transfer::files::{
     self, Counts, FilesError, GoesOn, How, Reach, Session, Side, Told, Verdict, Wanted,
@@ -39,11 +40,11 @@ pub struct Files {
 impl Files {
     /// Of the executor at `address`; of this machine, without one.
     #[new]
-    #[pyo3(signature = (address, *, identity_file, policy, level))]
+    #[pyo3(signature = (address, *, dialler, policy, level))]
     fn new(
         py: Python<'_>,
         address: Option<&str>,
-        identity_file: &str,
+        dialler: Option<Dialler>,
         policy: Words,
         level: Option<&str>,
     ) -> PyResult<Files> {
@@ -52,8 +53,8 @@ impl Files {
             Some(address) => {
                 let address: Address = address.parse().map_err(|error| raise("TransferError", error))?;
                 let level = level.map(str::parse).transpose().map_err(|error: String| raise("PolicyError", error))?;
-                let member = Member::parse(identity_file, Role::User).map_err(identity)?;
-                let to = Reach { address, member, policy: policy.read()?, level };
+                let dialler = dialler.ok_or_else(|| raise("IdentityError", "executors need an identity"))?;
+                let to = Reach { address, dialler: dialler.read(Role::User)?, policy: policy.read()?, level };
                 patiently(py, |go_on| Session::open(to, go_on))?
             }
         };
@@ -65,6 +66,12 @@ impl Files {
     fn level(&self) -> PyResult<(&'static str, String)> {
         let session = self.session()?;
         Ok((session.level.name(), session.why.clone()))
+    }
+
+    /// The name in the executor's certificate; none of this machine.
+    #[getter]
+    fn peer(&self) -> PyResult<Option<String>> {
+        Ok(self.session()?.peer.clone())
     }
 
     #[getter]

@@ -1,10 +1,14 @@
-//! A grid's certificates, as the texts of files.
+//! A grid's certificates, as the texts of files, and the members that are expected.
 
 use crate::errors::{identity, raise};
 use phalanx_net::identity::{
     Authority, IdentityError, Member, Role, fingerprint, first_certificate, request, role_and_name,
 };
+use phalanx_node::dialler::Dialler as NodeDialler;
+use phalanx_node::known_members::{KnownError, KnownMember, KnownMembers};
 use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::path::PathBuf;
 
 /// Makes the authority file of a new grid. With a passphrase its key is locked.
 #[pyfunction]
@@ -81,8 +85,47 @@ pub fn check_member(text: &str, file: &str) -> PyResult<(&'static str, String)> 
     Ok((role.name(), member.name))
 }
 
+/// The user's identity, and whom it expects, as Python passes it: the text of the identity file, the names in the certificates
+/// of the members by address, and the file of the members that answered first at other addresses.
+#[derive(FromPyObject)]
+pub struct Dialler(String, HashMap<String, String>, Option<PathBuf>);
+
+impl Dialler {
+    /// The caller, who has this role.
+    pub fn read(self, role: Role) -> PyResult<NodeDialler> {
+        let member = Member::parse(&self.0, role).map_err(identity)?;
+        Ok(NodeDialler::new(member, self.1, self.2))
+    }
+
+    /// The caller, who may have any role.
+    pub fn read_any(self) -> PyResult<NodeDialler> {
+        let member = to_member(&self.0).map_err(identity)?;
+        Ok(NodeDialler::new(member, self.1, self.2))
+    }
+}
+
+/// The members in a file of known members, as name, fingerprint of the grid, and address.
+#[pyfunction]
+pub fn known_members(file: PathBuf) -> PyResult<Vec<(String, String, String)>> {
+    KnownMembers::at(file).list().map(to_rows).map_err(unknown)
+}
+
+/// Forgets the members at an address. Returns them.
+#[pyfunction]
+pub fn forget_member(file: PathBuf, address: &str) -> PyResult<Vec<(String, String, String)>> {
+    KnownMembers::at(file).forget(address).map(to_rows).map_err(unknown)
+}
+
+fn to_rows(members: Vec<KnownMember>) -> Vec<(String, String, String)> {
+    members.into_iter().map(|KnownMember { name, grid, address }| (name, grid, address)).collect()
+}
+
+fn unknown(error: KnownError) -> PyErr {
+    raise("IdentityError", error)
+}
+
 /// Reads an identity file: that of a user, or of another member of the grid.
-pub fn to_member(text: &str) -> Result<Member, IdentityError> {
+fn to_member(text: &str) -> Result<Member, IdentityError> {
     match Member::parse(text, Role::User) {
         Err(IdentityError::Role { .. }) => Member::parse(text, Role::Executor),
         parsed => parsed,

@@ -48,6 +48,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grid::sign_member, module)?)?;
     module.add_function(wrap_pyfunction!(grid::certificate_of, module)?)?;
     module.add_function(wrap_pyfunction!(grid::check_member, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::known_members, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::forget_member, module)?)?;
     module.add_function(wrap_pyfunction!(weights::bytes_if_alone, module)?)?;
     module.add_function(wrap_pyfunction!(policy::explain, module)?)?;
     module.add_function(wrap_pyfunction!(policy::weaker, module)?)?;

@@ -1,8 +1,9 @@
 //! The manager's driver for `phalanx/manager.py`.
 
 use crate::buffers::{Region, release};
-use crate::errors::{identity, raise, recruit};
+use crate::errors::{raise, recruit};
 use crate::graph::{PyInstruction, PyTarget, to_graph};
+use crate::grid::Dialler;
 use crate::policy::Words;
 use crate::tokens::{Packed, from_python, to_python};
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use phalanx_core::flow::{Goal, Graph, MarkedData, Marks, RunOptions};
 use phalanx_core::ids::{ProgramId, RunId};
 use phalanx_core::level::Level;
 use phalanx_net::address::Address;
-use phalanx_net::identity::{Member, Role};
+use phalanx_net::identity::Role;
 use phalanx_node::connect::{Place, connect};
 use phalanx_node::manager as node;
 use phalanx_node::prints::{Printed, Show};
@@ -53,18 +54,18 @@ pub struct Manager(node::Manager);
 
 #[pymethods]
 impl Manager {
-    /// Starts a manager. `addresses`: the executors; `None`: this machine. `identity`: the text of the user's identity file.
+    /// Starts a manager. `addresses`: the executors; `None`: this machine. `dialler`: the user's identity, and whom it expects.
     /// `program`: the token of the user's program. `throughput` (tasks per second) or `deadline` (seconds): the goal of the
     /// contract, with at most `interpreters`. `show`: a function, and whether its lines are always whole. It is called in a
     /// thread of its own with what tasks print: a list of `(interpreter, 0 for output or 1 for errors, lines)`. `None`: output
     /// is not shown.
     #[new]
-    #[pyo3(signature = (*, addresses, identity_file, program, interpreters, throughput, deadline, policy, command, path, python, silence, patience, journal, show))]
+    #[pyo3(signature = (*, addresses, dialler, program, interpreters, throughput, deadline, policy, command, path, python, silence, patience, journal, show))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         addresses: Option<Vec<String>>,
-        identity_file: Option<String>,
+        dialler: Option<Dialler>,
         program: [u8; 16],
         interpreters: Option<u32>,
         throughput: Option<f64>,
@@ -83,8 +84,8 @@ impl Manager {
             Some(addresses) => {
                 let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
                 let addresses = addresses.map_err(|error| raise("RecruitError", error))?;
-                let member = Member::parse(&identity_file.unwrap_or_default(), Role::User).map_err(identity)?;
-                Place::Executors { addresses, member: Box::new(member), program }
+                let dialler = dialler.ok_or_else(|| raise("IdentityError", "executors need an identity"))?;
+                Place::Executors { addresses, dialler: Box::new(dialler.read(Role::User)?), program }
             }
         };
         let policy = policy.read()?;

@@ -1,6 +1,7 @@
 //! The launcher of message passing programs for `phalanx mpirun`.
 
-use crate::errors::{identity, raise};
+use crate::errors::raise;
+use crate::grid::Dialler;
 use crate::manager::interruptibly;
 use crate::policy::Words;
 use crate::space::to_duration;
@@ -8,7 +9,7 @@ use phalanx_core::level::Level;
 use phalanx_core::spmd::Limit;
 use phalanx_core::wire::machines::Exit;
 use phalanx_net::address::Address;
-use phalanx_net::identity::{Member, Role};
+use phalanx_net::identity::Role;
 use phalanx_node::ranks::job::{Block, Checkpoints, Hosts, Job, LaunchError, Staged};
 use phalanx_node::ranks::launcher::{self as node, Report};
 use phalanx_node::ranks::output::Look;
@@ -17,9 +18,9 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Executors: their addresses, the text of the user's identity file, the token of the user's program, the policy, and the most
+/// Executors: their addresses, the user's identity and whom it expects, the token of the user's program, the policy, and the most
 /// ranks on each.
-type Executors = (Vec<String>, String, [u8; 16], Words, Option<u32>);
+type Executors = (Vec<String>, Dialler, [u8; 16], Words, Option<u32>);
 
 /// A process that has ended: its rank, its exit code (negative: a signal; none: unknown), and why.
 type Ended = (u32, Option<i32>, String);
@@ -77,6 +78,7 @@ impl Launcher {
             Ok(launcher) => Ok(Launcher(launcher)),
             Err(error @ LaunchError::Start(_)) => Err(raise("LaunchError", error)),
             Err(error @ LaunchError::Hosts(_)) => Err(raise("RecruitError", error)),
+            Err(error @ LaunchError::Unexpected(_)) => Err(raise("IdentityError", error)),
         }
     }
 
@@ -103,9 +105,8 @@ impl Launcher {
     }
 }
 
-fn to_hosts((addresses, identity_file, program, policy, most): Executors) -> PyResult<Hosts> {
+fn to_hosts((addresses, dialler, program, policy, most): Executors) -> PyResult<Hosts> {
     let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
     let addresses = addresses.map_err(|error| raise("RecruitError", error))?;
-    let member = Member::parse(&identity_file, Role::User).map_err(identity)?;
-    Ok(Hosts { addresses, member, program, policy: policy.read()?, most })
+    Ok(Hosts { addresses, dialler: dialler.read(Role::User)?, program, policy: policy.read()?, most })
 }

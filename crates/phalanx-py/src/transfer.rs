@@ -1,10 +1,11 @@
 //! A copy for `phalanx/transfer/_copy.py`.
 
-use crate::errors::{identity, raise};
+use crate::errors::raise;
+use crate::grid::Dialler;
 use crate::policy::Words;
 use phalanx_core::wire::transfer::{Direction, Filter, Keeps, Links, Share, Target};
 use phalanx_net::address::Address;
-use phalanx_net::identity::{Member, Role, random_token};
+use phalanx_net::identity::{Role, random_token};
 use phalanx_node::transfer::{self as node, CopyError, Here, Job, Report};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -16,7 +17,7 @@ use std::time::Duration;
 struct Order {
     address: String,
     source: Option<String>,
-    identity_file: String,
+    dialler: Dialler,
     policy: Words,
     puts: bool,
     here: Option<PathBuf>,
@@ -57,7 +58,7 @@ impl Order {
         };
         Ok(Job {
             address: to_address(&self.address)?,
-            member: Member::parse(&self.identity_file, Role::User).map_err(identity)?,
+            dialler: self.dialler.read(Role::User)?,
             policy: self.policy.read()?,
             direction: if self.puts { Direction::Put } else { Direction::Get },
             here,
@@ -152,6 +153,7 @@ fn to_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>
     let failures: Vec<_> = report.failures.iter().map(|one| (one.path.clone(), one.reason.clone())).collect();
     facts.set_item("level", report.level.name())?;
     facts.set_item("why", &report.why)?;
+    facts.set_item("peers", &report.peers)?;
     facts.set_item("streams", report.streams)?;
     facts.set_item("files", report.totals.files)?;
     facts.set_item("folders", report.totals.folders)?;

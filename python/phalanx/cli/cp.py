@@ -132,11 +132,17 @@ def _tell(source: str, report: CopyReport, as_json: bool, quiet: bool = False) -
     kept = f", {report.kept} of them there already" if report.kept else ""
     click.echo(
         f"{report.files} files{kept}, {report.bytes / 1e6:,.1f} MB{of_older(report)} in {report.seconds:.2f} s "
-        f"({rate / 1e6:,.0f} MB/s, {stripes}{report.streams} streams, {report.level}: {report.why})",
+        f"({rate / 1e6:,.0f} MB/s, {stripes}{report.streams} streams, {protection(report)})",
         err=quiet,
     )
     tell_losses(report)
     return code
+
+
+def protection(report: CopyReport) -> str:
+    """The level, who proved to be at the other ends, and why this level."""
+    peers = f" with {' and '.join(map(printable, report.peers))}" if report.peers else ""
+    return f"{report.level}{peers}: {report.why}"
 
 
 def of_older(report: CopyReport) -> str:

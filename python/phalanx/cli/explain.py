@@ -12,13 +12,19 @@ from rich.console import Console
 from rich.table import Table
 
 from phalanx import _native
+from phalanx._reach import known_members
+from phalanx.errors import IdentityError
 from phalanx.grid import Grid
 from phalanx.security import read_policy
 from phalanx.words import LEVELS
 
 
 class Row(NamedTuple):
-    """The level of what has a mark between two machines; none where they cannot talk."""
+    """The level of what has a mark between two machines; none where they cannot talk.
+
+    ``proves``: the name that the other one must prove with its certificate; none where the first member that answers
+    will be remembered.
+    """
 
     one: str
     other: str
@@ -26,6 +32,7 @@ class Row(NamedTuple):
     level: str | None
     why: str
     weaker: bool
+    proves: str | None = None
 
 
 @click.command()
@@ -54,13 +61,27 @@ def explain(hosts: Path, policy: str, takes: str, as_json: bool) -> None:
     grid = Grid(hosts, policy=read_policy(policy))
     called = {address: name for name, address in grid.machines.items() if not address.startswith(f"{name}:")}
     found = [Row(*row) for row in _native.explain(grid.reach.words(), grid.reach.addresses, takes)]
-    rows = [row._replace(one=called.get(row.one, row.one), other=called.get(row.other, row.other)) for row in found]
+    proven = _met() | grid.certificates
+
+    def named(row: Row) -> Row:
+        one, other = called.get(row.one, row.one), called.get(row.other, row.other)
+        return row._replace(one=one, other=other, proves=proven.get(row.other))
+
+    rows = [named(row) for row in found]
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows], indent=2))
     else:
         _print(rows)
     if any(row.level is None for row in rows):
         raise click.exceptions.Exit(1)
+
+
+def _met() -> dict[str, str]:
+    """The names of the members that answered the user before, by address."""
+    try:
+        return {address: name for name, _, address in _native.known_members(known_members(None))}
+    except IdentityError:  # the command explains levels also to a user without a folder for identities
+        return {}
 
 
 def _print(rows: list[Row]) -> None:
@@ -74,9 +95,13 @@ def _print(rows: list[Row]) -> None:
             marks = [row.mark for row in of_these]
             what = "everything" if len(marks) == 3 else ", ".join(_WHAT[mark] for mark in marks)
             shown = f"{level} (weaker than by default)" if of_these[0].weaker else level or "none"
-            table.add_row(one, other, what, shown, why)
+            proves = of_these[0].proves or other
+            named = other if not other or proves.lower() == other.lower() else f"{other} ({proves})"
+            table.add_row(one, named, what, shown, why)
             one = other = ""
     console.print(table, highlight=False)
+    if any(row.proves is None for row in rows):
+        console.print("Where no name is in brackets or in the file, the first member that answers will be remembered.")
     console.print("Control links, which ask executors for interpreters, are always private.")
 
 

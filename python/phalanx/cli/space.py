@@ -365,7 +365,8 @@ def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[
     told = SpaceInfo.of(engine.info())
     level, why, weaker = engine.level
     if as_json:
-        facts = {"address": address, "level": level, "why": why, "weaker": weaker, **dataclasses.asdict(told)}
+        link = {"level": level, "why": why, "weaker": weaker, "peer": engine.peer}
+        facts = {"address": address, **link, **dataclasses.asdict(told)}
         if rates is not None:
             facts["rates"] = rates
         click.echo(json.dumps(facts, indent=2))
@@ -379,6 +380,7 @@ def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[
     group = told.options["group"]
     for row in (
         ("link", link),
+        ("server", engine.peer or "this user's, without certificate"),
         *([("open to", f"members of {group}")] if group else []),
         ("kept", _kept(told.options)),
         *together,

@@ -9,7 +9,7 @@ import click
 
 from phalanx.cli._habits import Habitual
 from phalanx.cli._there import carries, printable, reaches
-from phalanx.cli.cp import more, of_older, shown, tell_losses, told
+from phalanx.cli.cp import more, of_older, protection, shown, tell_losses, told
 from phalanx.grid import Grid
 from phalanx.transfer._copy import CarryOptions
 from phalanx.transfer._sync import SyncReport, as_json
@@ -77,6 +77,6 @@ def _tell(report: SyncReport, delete: bool, dry_run: bool) -> None:
     fresh, gone = copied.files - copied.kept, f", {report.deleted} removed" if delete else ""
     click.echo(
         f"{fresh} of {copied.files} files copied{of_older(copied)}{gone}, {copied.seconds:.2f} s "
-        f"({copied.streams} streams, {copied.level}: {copied.why})"
+        f"({copied.streams} streams, {protection(copied)})"
     )
     tell_losses(copied)

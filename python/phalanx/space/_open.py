@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,9 @@ from typing import Any
 
 from phalanx import _native
 from phalanx._native import LocalSpace
-from phalanx._reach import USER, Reach, own_identity
+from phalanx._reach import Reach, dialler_if_any
 from phalanx.errors import SpaceError
-from phalanx.hosts import is_file, read_hosts, with_port
+from phalanx.hosts import Hosts, is_file, read_hosts, with_port
 from phalanx.security import Rules
 from phalanx.space._card import Card
 from phalanx.space._elsewhere import is_at_machine, open_elsewhere
@@ -30,6 +30,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.space_was_forked)
 
 
+#: The options of a space that say how its servers are reached.
+_LINKS = ("identity", "policy", "trusted", "certificates")
 #: Maximum seconds that the end of this process waits until durable spaces know which tuples were taken here.
 LAST = 5.0
 
@@ -66,8 +68,7 @@ def _at_members(engine: _native.RemoteSpace, address: str, objects: bool, option
     if not engine.members:
         return engine
     # The space exists now and its members know its options, so only the options of the links are needed.
-    words = ("identity", "policy", "trusted")
-    links = {word: options[word] for word in words if word in options}
+    links = {word: options[word] for word in _LINKS if word in options}
 
     def again(seconds: float, lost: _native.RemoteSpace) -> _native.RemoteSpace:
         members = sorted(lost.members, key=lambda member: member == lost.place)  # the former leader is asked last
@@ -84,8 +85,7 @@ def _here(objects: bool, options: dict[str, Any]) -> Engine:
     if not durable:
         return _native.LocalSpace(own, objects)
     # With this identity the space asks other spaces how a common transaction has ended.
-    identity = own_identity(USER)
-    kept = _native.LocalSpace(own, objects, os.fspath(durable), identity_file=identity)
+    kept = _native.LocalSpace(own, objects, os.fspath(durable), dialler=dialler_if_any(None, {}))
     return _as_asked(kept, f"in {os.fspath(durable)}", own)
 
 
@@ -105,6 +105,7 @@ def reach(
     identity: StrPath | None = None,
     policy: Policy | Rules = "links",
     trusted: str | Iterable[str] = (),
+    certificates: Mapping[str, str] | None = None,
     create: bool = True,
     members: Sequence[str] = (),
     seconds: float = 30.0,
@@ -113,7 +114,8 @@ def reach(
     """Connects to a served space.
 
     ``identity``: the identity file of the user, by default user.pem in $PHALANX_HOME or ~/.phalanx, if it is there.
-    ``policy``, ``trusted``: they decide the level of the link, as for a manager. ``create``: whether a missing space is
+    ``policy``, ``trusted``: they decide the level of the link, as for a manager. ``certificates``: the name that the
+    server at an address must prove. ``create``: whether a missing space is
     made. ``members``: the servers of a replicated space; the leader is searched among them for ``seconds`` at most.
     Raises SpaceError if the server cannot be reached or refuses."""
     if not isinstance(options.get("durable", False), bool):
@@ -123,7 +125,7 @@ def reach(
         address,
         options,
         objects,
-        identity_file=way.identity_text_if_any(),
+        dialler=dialler_if_any(identity, certificates or {}),
         policy=way.words(),
         create=create,
         members=list(members),
@@ -148,6 +150,7 @@ def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> t
 def reach_any(address: str, **links: Any) -> _native.RemoteSpace:
     """Connects to an existing space. For ``HOSTS_FILE/NAME`` it may be at any of the machines."""
     first, *others = members_of(address) or [address]
+    links["certificates"] = {**certificates_of(address), **links.get("certificates", {})}
     for other in others:
         try:
             return reach(first, False, create=False, **links)
@@ -167,16 +170,26 @@ def members_of(address: str) -> list[str] | None:
     return None if named is None else [f"{machine}/{name}" for machine in named]
 
 
+def certificates_of(address: str) -> dict[str, str]:
+    """The names in certificates, by address, that the file of ``HOSTS_FILE/NAME`` tells; none if there is no file."""
+    known = _hosts_of(address)
+    return {} if known is None else known.certificates
+
+
 def _named(address: str) -> list[str] | None:
     """The machines that HOSTS_FILE/NAME names, as HOST:PORT. None if there is no such file."""
-    file = address.rpartition("/")[0]
-    known = read_hosts(Path(file)) if file and is_file(file) else None
+    known = _hosts_of(address)
     return None if known is None else known.addresses
+
+
+def _hosts_of(address: str) -> Hosts | None:
+    file = address.rpartition("/")[0]
+    return read_hosts(Path(file)) if file and is_file(file) else None
 
 
 def open_former(address: str, options: dict[str, Any]) -> Engine:
     """Connects to an existing member of a spread space. It does not make a missing one."""
-    links = {word: options[word] for word in ("identity", "policy", "trusted") if word in options}
+    links = {word: options[word] for word in _LINKS if word in options}
     return reach(address, False, create=False, **links)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from typing import TypedDict
 
@@ -11,11 +11,17 @@ from phalanx.words import Order, Policy, StrPath
 
 
 class LinkOptions(TypedDict, total=False):
-    """How a served space is reached."""
+    """Who one is to the other end of links, and what they may be."""
 
     identity: StrPath | None
     policy: Policy | Rules
     trusted: str | Iterable[str]
+
+
+class ReachOptions(LinkOptions, total=False):
+    """How a served space is reached."""
+
+    certificates: Mapping[str, str]
 
 
 class LimitOptions(TypedDict, total=False):
@@ -45,11 +51,11 @@ class NewOptions(LimitOptions, total=False):
     group: str | None
 
 
-class MoreOptions(LimitOptions, LinkOptions, total=False):
+class MoreOptions(LimitOptions, ReachOptions, total=False):
     """The options of :class:`phalanx.Space` beside those that its signature names."""
 
 
-class MoveOptions(NewOptions, LinkOptions, total=False):
+class MoveOptions(NewOptions, ReachOptions, total=False):
     """The options of spaces that :func:`phalanx.space.move_tuples` makes, and of links to all members."""
 
 

@@ -18,7 +18,7 @@ from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
 from phalanx.space._events import Events
 from phalanx.space._info import SpaceInfo
-from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of
+from phalanx.space._open import ClosedEngine, certificates_of, members_of, open_engine, open_members, replicas_of
 from phalanx.space._placement import placing_positions
 from phalanx.space._replicas import Replicas
 from phalanx.space._select import Select, selectors
@@ -129,7 +129,9 @@ class Space:
         members, because tuples would not be found.
     **options
         Further options that :attr:`phalanx.space.SpaceInfo.options` shows, and ``identity``, ``policy`` and ``trusted``
-        as for a :class:`phalanx.Manager`.
+        as for a :class:`phalanx.Manager`. ``certificates`` is the name that the server at each address must prove with
+        its certificate, as in ``{"lab:7400": "ws7"}``. A hosts file and a grid tell them. At other addresses the first
+        member that answers is remembered, and no other is accepted.
 
     Raises
     ------
@@ -137,6 +139,8 @@ class Space:
         The address is wrong, the server cannot be reached or refuses, or the space was made with other options.
     AccessError
         The access rules of the server do not allow it.
+    IdentityError
+        The user's certificate is missing, or another member answers than the one that is expected.
 
     Notes
     -----
@@ -193,6 +197,8 @@ class Space:
             **options,
         }
         given = {name: value for name, value in given.items() if value is not None}
+        if isinstance(address, str) and (certificates := certificates_of(address)):
+            given["certificates"] = {**certificates, **given.get("certificates", {})}
         address = address if address is None or isinstance(address, str) else tuple(address)
         placing_positions(placement)  # checked here, so that a wrong word is an error also with one member
         self._address = address

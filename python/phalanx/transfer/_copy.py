@@ -67,7 +67,8 @@ class CopyReport:
     thrown away.
     ``failed``: how many could not be copied; ``failures``: for each of them, up to 10 000, its path within the
     copy, and why, but not for what is in a folder that could not be made.
-    ``level``: of the streams, and ``why`` that one. ``lost_streams`` ended before the copy did, ``altered_streams`` of
+    ``level``: of the streams, and ``why`` that one; ``peers``: the names in the certificates of the executors at their
+    other ends, the sending one first. ``lost_streams`` ended before the copy did, ``altered_streams`` of
     them since somebody altered what was sent; ``cuts``: how often the copy went on after its connection had ended.
     ``seconds``: as a whole, ``setup`` of them until the first stream was open. ``stripes``: pairs of machines that took
     shares to the end; ``lost_stripes``: those that were lost, and why; the others brought what was theirs.
@@ -92,6 +93,7 @@ class CopyReport:
     lost_stripes: list[tuple[str, str]] = field(default_factory=list)
     reused: int = 0
     crossed: int = 0
+    peers: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -329,7 +331,7 @@ def _begin(
     order = CopyOrder(
         address=access.address(match),
         source=access.address(how.source) if how.source else None,
-        identity_file=access.reach.identity_text(),
+        dialler=access.reach.dialler(),
         policy=access.reach.words(),
         puts=puts,
         here=None if made_here is not None else here,
@@ -455,7 +457,8 @@ def streamed(files: Files, path: str, puts: bool, progress: Callable[[Progress],
         progress(Progress(count, count, False, seconds))
     return CopyReport(
         files=1, folders=0, links=0, bytes=count, kept=0, failed=0, failures=[], level=files.level, why=files.why,
-        streams=1, lost_streams=0, altered_streams=0, cuts=0, setup=setup, seconds=seconds, crossed=count,
+        peers=[files.peer] if files.peer else [], streams=1, lost_streams=0, altered_streams=0, cuts=0, setup=setup,
+        seconds=seconds, crossed=count,
     )  # fmt: skip
 
 

@@ -82,14 +82,14 @@ class Files:
         check_level(level)
         reach = Reach.of(hosts, identity, policy, trusted)
         self._name = reach.address(host)
-        self._native = _native.Files(self._name, identity_file=reach.identity_text(), policy=reach.words(), level=level)
+        self._native = _native.Files(self._name, dialler=reach.dialler(), policy=reach.words(), level=level)
 
     @classmethod
     def here(cls) -> Files:
         """The same questions, of this machine's own files."""
         files = cls.__new__(cls)
         files._name = "this machine"
-        files._native = _native.Files(None, identity_file="", policy=("links", [], None), level=None)
+        files._native = _native.Files(None, dialler=None, policy=("links", [], None), level=None)
         return files
 
     @property
@@ -101,6 +101,11 @@ class Files:
     def why(self) -> str:
         """What decided the level."""
         return self._native.level[1]
+
+    @property
+    def peer(self) -> str | None:
+        """The name in the certificate of the executor; None for this machine's own files."""
+        return self._native.peer
 
     @property
     def closed(self) -> bool:

@@ -335,6 +335,7 @@ def _together(
         "failures": failures,
         "level": weakest["level"],
         "why": weakest["why"],
+        "peers": list(dict.fromkeys(peer for facts in parts for peer in facts["peers"])),
         "streams": sum(facts["streams"] for facts in shares[-count:]) or whole["streams"],
         "setup": max(facts["setup"] for facts in parts),
         "seconds": seconds,

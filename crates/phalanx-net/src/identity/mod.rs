@@ -199,6 +199,11 @@ impl Member {
         &self.own
     }
 
+    /// The certificate of the grid's authority, in DER.
+    pub fn authority(&self) -> &[u8] {
+        &self.authority
+    }
+
     /// The client configuration for links to another member of this grid, in the given role.
     pub fn client_of(&self, role: Role) -> Result<Client, IdentityError> {
         let mut config = ClientConfig::builder_with_provider(provider())

@@ -9,6 +9,7 @@ use super::streams::Taker;
 use crate::control::{Pulse, tell};
 use crate::credit::Credit;
 use crate::dial::{DIAL_PATIENCE, call, check_version, printable, unreachable};
+use crate::dialler::{Dialler, is_unexpected};
 use crate::explain::stronger;
 use bytes::Bytes;
 use phalanx_core::level::{Agreed, Level, LevelSet, Levels, Mark, Policy};
@@ -16,8 +17,9 @@ use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMach
 use phalanx_core::wire::ranks::{FromRank, ToRank};
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::address::Address;
+use phalanx_net::dial::{Expected, Introduced};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Member, Role};
+use phalanx_net::identity::Role;
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::sync::lock;
@@ -30,6 +32,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+use thiserror::Error;
 
 const PAUSE: Duration = Duration::from_millis(100);
 /// A machine that has started its ranks counts as lost when it is silent for this long. Together with the time to tell the
@@ -50,6 +53,21 @@ pub struct Host {
     pub address: Address,
     shared: Arc<Shared>,
     answers: Mutex<Receiver<FromMachine>>,
+}
+
+/// Why an executor does not take part.
+#[derive(Debug, Error)]
+#[error("{why}")]
+pub struct Unreached {
+    why: String,
+    /// Another member answered than the one that is expected.
+    pub is_stranger: bool,
+}
+
+impl From<String> for Unreached {
+    fn from(why: String) -> Unreached {
+        Unreached { why, is_stranger: false }
+    }
 }
 
 /// State shared by the host's threads.
@@ -78,14 +96,13 @@ impl Host {
     /// arrive as happenings, and their output goes to `output`.
     pub fn reach(
         address: &Address,
-        member: &Member,
+        dialler: &Dialler,
         program: [u8; 16],
         output: Output,
         happenings: Teller,
-    ) -> Result<Host, String> {
+    ) -> Result<Host, Unreached> {
         let failed = |error: io::Error| unreachable(address, &error);
-        let client = member.client_of(Role::Executor).map_err(|error| error.to_string())?;
-        let called = call(address, &client, Preamble::Ranks).map_err(failed)?;
+        let called = Host::call(address, dialler)?;
         let name = called.name().map_err(|error| error.to_string())?;
         let ip = called.address().map_err(failed)?.ip();
         let (link, reader) = called.link(MOST_PIECE as u64).map_err(failed)?;
@@ -108,10 +125,16 @@ impl Host {
                 check_version(address, &phalanx)?;
                 host.free = free;
             }
-            Ok(_) => return Err(format!("{address} offers nothing")),
-            Err(why) => return Err(why),
+            Ok(_) => return Err(format!("{address} offers nothing").into()),
+            Err(why) => return Err(why.into()),
         }
         Ok(host)
+    }
+
+    fn call(address: &Address, dialler: &Dialler) -> Result<Introduced, Unreached> {
+        let client = dialler.member().client_of(Role::Executor).map_err(|error| error.to_string())?;
+        let called = call(address, Expected::Judged(&client, &dialler.at(address)), Preamble::Ranks);
+        called.map_err(|error| Unreached { why: unreachable(address, &error), is_stranger: is_unexpected(&error) })
     }
 
     /// Asks for places. For each machine of the program, the answer names the levels that links between its ranks and those of

@@ -1,10 +1,10 @@
 //! A job: what the user asked to be started.
 
 use super::output::Look;
+use crate::dialler::Dialler;
 use phalanx_core::level::{Level, Policy};
 use phalanx_core::spmd::Limit;
 use phalanx_net::address::Address;
-use phalanx_net::identity::Member;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,6 +66,9 @@ pub enum LaunchError {
     /// The executors cannot run the program.
     #[error("{0}")]
     Hosts(String),
+    /// Another member answers than the one that is expected.
+    #[error("{0}")]
+    Unexpected(String),
 }
 
 /// The executors that the user named, and the settings for reaching them.
@@ -73,8 +76,8 @@ pub enum LaunchError {
 pub struct Hosts {
     /// The addresses of the executors.
     pub addresses: Vec<Address>,
-    /// The user's certificate.
-    pub member: Member,
+    /// The user's identity, and whom it expects.
+    pub dialler: Dialler,
     /// The user's program that starts this one. The two share the user's places.
     pub program: [u8; 16],
     /// The user's policy for links.

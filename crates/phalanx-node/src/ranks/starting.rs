@@ -4,7 +4,7 @@ use super::at_once::at_once;
 use super::executors::Executors;
 use super::folder::Folder;
 use super::happening::{Happening, Teller};
-use super::hosts::Host;
+use super::hosts::{Host, Unreached};
 use super::input;
 use super::job::{Block, Hosts, Job, LaunchError, Staged};
 use super::machine::{Machine, Streams};
@@ -121,7 +121,7 @@ impl Starting {
         let others: Vec<Address> = others.cloned().collect();
         let reach = |_: usize, address: &Address| {
             let reached =
-                Host::reach(address, &hosts.member, hosts.program, self.output.clone(), self.happenings.clone());
+                Host::reach(address, &hosts.dialler, hosts.program, self.output.clone(), self.happenings.clone());
             Ok(reached.ok().map(|host| (host.name.clone(), self.room(hosts, &host))))
         };
         let offers = at_once(&others, reach).map_err(|error| error.to_string())?;
@@ -238,17 +238,20 @@ impl Starting {
     }
 
     fn reach(&self, hosts: &Hosts) -> Result<Vec<Host>, LaunchError> {
-        let reach = |address: &Address| {
-            Host::reach(address, &hosts.member, hosts.program, self.output.clone(), self.happenings.clone())
+        let reach = |_: usize, address: &Address| {
+            Ok(Host::reach(address, &hosts.dialler, hosts.program, self.output.clone(), self.happenings.clone()))
         };
-        if self.size.is_none() {
-            return at_once(&hosts.addresses, |_, address| reach(address));
+        let outcomes = at_once(&hosts.addresses, reach)?.into_iter();
+        let (reached, failed): (Vec<_>, Vec<_>) = outcomes.partition(Result::is_ok);
+        let failed: Vec<Unreached> = failed.into_iter().filter_map(Result::err).collect();
+        if self.size.is_none() && !failed.is_empty() {
+            let is_stranger = failed.iter().any(|it| it.is_stranger);
+            let why = failed.iter().map(Unreached::to_string).collect::<Vec<_>>().join("; ");
+            return Err(if is_stranger { LaunchError::Unexpected(why) } else { LaunchError::Hosts(why) });
         }
         // Machines that cannot be reached are left out: the program goes on with the others.
-        let reached = at_once(&hosts.addresses, |_, address| {
-            Ok(reach(address).inspect_err(|error| self.output.say(&format!("{error}; the program goes on without it"))))
-        })?;
-        Ok(reached.into_iter().filter_map(Result::ok).collect())
+        failed.iter().for_each(|error| self.output.say(&format!("{error}; the program goes on without it")));
+        Ok(reached.into_iter().flatten().collect())
     }
 
     /// Creates the files for the ranks' output, once.

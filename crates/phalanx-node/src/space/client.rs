@@ -55,6 +55,7 @@ pub struct Client {
     most_body: u64,
     address: SpaceAddress,
     agreed: Agreed,
+    peer: Option<String>,
     pub(super) state: Mutex<State>,
     next: AtomicU64,
     connect: Connect,
@@ -70,7 +71,7 @@ pub struct Client {
 impl Client {
     /// Connects to a server. [`Client::open`] must follow.
     pub(super) fn reach(address: SpaceAddress, connect: &Connect) -> Result<Client, ClientError> {
-        let Reached { link, reader, agreed } = reach(&address.place, connect)?;
+        let Reached { link, reader, agreed, peer } = reach(&address.place, connect)?;
         let (state, next) = (Mutex::new(State::new(reader)), AtomicU64::new(1));
         let (connect, takes) = (connect.clone(), None);
         let (is_slow, is_looked_after) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -84,6 +85,7 @@ impl Client {
             identity: 0,
             address,
             agreed,
+            peer,
             state,
             next,
             connect,
@@ -175,6 +177,11 @@ impl Client {
     /// How the server was reached, and the members that replicate the space.
     pub(super) fn reached_by(&self) -> &Connect {
         &self.connect
+    }
+
+    /// The name in the server's certificate. `None`: it showed none, because it is a process of this user.
+    pub fn peer(&self) -> Option<&str> {
+        self.peer.as_deref()
     }
 
     /// The space's address.

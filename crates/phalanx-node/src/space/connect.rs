@@ -4,11 +4,12 @@ use super::Place;
 use super::bounds::{MOST_BODY, SILENCE};
 use super::error::ClientError;
 use crate::dial::why_unreachable;
+use crate::dialler::{Awaited, Dialler, is_unexpected};
 use phalanx_core::level::{Agreed, LevelSet, Policy};
 use phalanx_core::space::Options;
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Dialled, Expected, Failure, Introduced, dial, look_up};
-use phalanx_net::identity::{Member, Role};
+use phalanx_net::identity::Role;
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::runtime::paths_to;
@@ -23,8 +24,8 @@ use std::time::Duration;
 pub struct Connect {
     /// The levels that the link may have.
     pub policy: Policy,
-    /// The user's identity. `None`: only servers on this machine can be reached.
-    pub member: Option<Member>,
+    /// The user's identity, and whom it expects. `None`: only servers on this machine can be reached.
+    pub dialler: Option<Dialler>,
     /// The options to create the space with if it does not exist. `None`: a missing space is an error.
     pub create: Option<Options>,
     /// The known addresses of the members that replicate the space. Empty: only the given address is tried.
@@ -41,6 +42,8 @@ pub struct Reached {
     pub reader: Reader,
     /// The link's levels, and what decided them.
     pub agreed: Agreed,
+    /// The name in the server's certificate. `None`: it showed none, because it is a process of this user.
+    pub peer: Option<String>,
 }
 
 /// Reaches the server at `place`.
@@ -80,7 +83,7 @@ fn local(dialled: Dialled, place: &Place, connect: &Connect) -> Result<Reached, 
     let introduced = dialled.introduce_in_clear(Preamble::Space { shakes: false }, connect.patience);
     let opened = introduced.and_then(|introduced| Link::direct(introduced.socket, None, MOST_BODY));
     let (link, reader) = opened.map_err(|error| unreachable(place, &error))?;
-    Ok(Reached { link, reader, agreed })
+    Ok(Reached { link, reader, agreed, peer: None })
 }
 
 fn remote(address: &Address, target: SocketAddr, place: &Place, connect: &Connect) -> Result<Reached, ClientError> {
@@ -88,7 +91,7 @@ fn remote(address: &Address, target: SocketAddr, place: &Place, connect: &Connec
     let dialled = dialled.map_err(|error| unreachable(place, &error))?;
     // This check comes late on purpose. A server of this user that has just died needs no identity; the error must say that it
     // is dead.
-    if connect.member.is_none() {
+    if connect.dialler.is_none() {
         let how = "make a grid with: phalanx grid create";
         return Err(ClientError::Identity(format!("no identity to prove to the server at {address} with; {how}")));
     }
@@ -97,29 +100,44 @@ fn remote(address: &Address, target: SocketAddr, place: &Place, connect: &Connec
 
 /// Both ends authenticate and agree on levels.
 fn agree(dialled: Dialled, place: &Place, connect: &Connect) -> Result<Reached, ClientError> {
-    let member = connect.member.as_ref();
-    let member =
-        member.ok_or_else(|| ClientError::Identity("this policy needs an identity on both ends".to_owned()))?;
-    let client = member.client_of(Role::Executor)?;
+    let dialler = connect.dialler.as_ref();
+    let dialler =
+        dialler.ok_or_else(|| ClientError::Identity("this policy needs an identity on both ends".to_owned()))?;
+    let (client, awaited) = (dialler.member().client_of(Role::Executor)?, awaited(dialler, place));
+    let expected = match dialled.is_own_process() && !awaited.is_named() {
+        true => Expected::OwnProcess(&client),
+        false => Expected::Judged(&client, &awaited),
+    };
     let there = connect.policy.place(dialled.address.map(|address| address.ip()), Role::Executor.name());
     let decide = |theirs| connect.policy.agree(&there, theirs).map(|agreed| (agreed.levels, agreed));
     let preamble = Preamble::Space { shakes: true };
-    match dialled.agree(preamble, Expected::Any(&client), decide, connect.patience) {
+    match dialled.agree(preamble, expected, decide, connect.patience) {
         Ok((introduced, agreed)) => open(introduced, agreed).map_err(|error| unreachable(place, &error)),
         Err(Failure::Disagreed(conflict)) => Err(conflict.into()),
         Err(Failure::Failed(error)) => Err(unreachable(place, &error)),
     }
 }
 
+fn awaited<'a>(dialler: &'a Dialler, place: &Place) -> Awaited<'a> {
+    match place {
+        Place::Network(address) => dialler.at(address),
+        Place::Path(path) => dialler.at_path(path),
+    }
+}
+
 fn open(introduced: Introduced, agreed: Agreed) -> io::Result<Reached> {
+    let peer = Some(introduced.name().map_err(io::Error::other)?);
     let Introduced { socket, shaken, .. } = introduced;
     socket.end_when_silent(SILENCE)?;
     let shaken = shaken.filter(|_| agreed.levels.need_handshake());
     let (link, reader) = Link::direct(socket, shaken, MOST_BODY)?;
-    Ok(Reached { link, reader, agreed })
+    Ok(Reached { link, reader, agreed, peer })
 }
 
 fn unreachable(place: &Place, error: &io::Error) -> ClientError {
+    if is_unexpected(error) {
+        return ClientError::Unexpected(format!("{place}: {error}"));
+    }
     let refused = io::Error::from(ErrorKind::ConnectionRefused);
     // There is no socket at this path. It is reported like a server that does not listen.
     let error = if error.kind() == ErrorKind::NotFound { &refused } else { error };

@@ -4,11 +4,11 @@
 use super::connect::Connect;
 use super::hosted::Asks;
 use super::{Client, Place, SpaceAddress};
+use crate::dialler::Dialler;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::level::Policy;
 use phalanx_core::space::{Coordinator, Decision, InDoubt};
 use phalanx_core::wire::space::{FromSpace, ToSpace};
-use phalanx_net::identity::Member;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Asks under this member's identity. Without one, only servers of this user on this machine can be asked.
-pub fn asks(member: Option<Member>, policy: Policy) -> Asks {
-    let connect = Connect { policy, member, create: None, members: Vec::new(), patience: PATIENCE };
+pub fn asks(dialler: Option<Dialler>, policy: Policy) -> Asks {
+    let connect = Connect { policy, dialler, create: None, members: Vec::new(), patience: PATIENCE };
     Arc::new(move |coordinator, doubts| ask(coordinator, doubts, &connect))
 }
 

@@ -37,6 +37,9 @@ pub enum ClientError {
     /// The user's certificate is missing or wrong.
     #[error("{0}")]
     Identity(String),
+    /// Another member answers than the one that is expected.
+    #[error("{0}")]
+    Unexpected(String),
 }
 
 impl From<IdentityError> for ClientError {

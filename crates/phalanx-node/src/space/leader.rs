@@ -42,12 +42,14 @@ fn find(
                 }
                 // This is one of several members; another one may know the space.
                 Err(error @ (ClientError::Unreachable(_) | ClientError::Ended { .. })) => last = Some(error),
+                Err(error @ ClientError::Unexpected(_)) if known.len() > 1 => last = Some(error),
                 Err(error @ ClientError::Space(SpaceError::NoSpace(_))) => last = Some(error),
                 other => return other,
             }
         }
         match last {
             Some(error) if !is_known => return Err(error),
+            Some(error @ ClientError::Unexpected(_)) if Instant::now() >= until => return Err(error),
             _ if Instant::now() < until => thread::sleep(PAUSE),
             last => return Err(nobody(&address.name, asked.len(), last)),
         }
@@ -75,7 +77,10 @@ fn found(name: &str, places: &[Place], connect: &Connect, until: Instant) -> Res
     let reached = reach_all(places, &first, connect);
     let missing = reached.iter().find_map(|reached| reached.as_ref().err().cloned());
     if let Some(missing) = missing {
-        let needs = |why| ClientError::Unreachable(format!("to be made, the space needs all of its members: {why}"));
+        let needs = |why| match why {
+            ClientError::Unexpected(_) => why,
+            why => ClientError::Unreachable(format!("to be made, the space needs all of its members: {why}")),
+        };
         return find(&first, &none, until, false).map_err(|error| match error {
             ClientError::Space(SpaceError::NoSpace(_)) | ClientError::Unreachable(_) => needs(missing),
             error => error,

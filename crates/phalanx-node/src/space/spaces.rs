@@ -7,6 +7,7 @@ use super::log::replicated::Kept;
 use super::replica::{FIRST_JOINING, Taking, check, founding};
 use super::visitor::{Visitor, share};
 use super::{Verb, check_name};
+use crate::dialler::Dialler;
 use crate::log::Log;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
@@ -74,7 +75,7 @@ impl Spaces {
         policy: Policy,
         log: Log,
     ) -> Spaces {
-        let asks = asks(own.as_deref().cloned(), policy);
+        let asks = asks(own.as_deref().cloned().map(Dialler::from), policy);
         let (named, kept, takings) = (Mutex::default(), Mutex::default(), Mutex::default());
         let pool = Pool::new(caps.bytes);
         Spaces { named, creates, caps, pool, directory, kept, takings, own, asks, log }

@@ -204,8 +204,8 @@ mod tests {
     fn a_member_that_was_lost_is_asked_last() {
         let places = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"].map(|place| place.parse::<Place>().unwrap());
         let at = |place: &Place| SpaceAddress { place: place.clone(), name: "todo".into() };
-        let (policy, member, patience) = (Default::default(), None, Duration::ZERO);
-        let connect = Connect { policy, member, create: None, members: places.to_vec(), patience };
+        let (policy, dialler, patience) = (Default::default(), None, Duration::ZERO);
+        let connect = Connect { policy, dialler, create: None, members: places.to_vec(), patience };
         let (address, reach) = elsewhere_first(&at(&places[0]), &connect);
         assert_eq!(
             (&address.place, reach.members),

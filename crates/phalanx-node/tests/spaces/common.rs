@@ -6,6 +6,7 @@ use phalanx_core::level::{Bound, Level, Network, Policy, Rule};
 use phalanx_core::space::{Get, Options, OutOptions, Pattern, RequestId, Template, Tuple, Value, mask};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_net::identity::{Authority, Member, Role};
+use phalanx_node::dialler::Dialler;
 use phalanx_node::space::{Access, Answer, Client, ClientError, Connect, Place, Server, ServerOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -108,7 +109,7 @@ pub fn reach(
 ) -> Result<Arc<Client>, ClientError> {
     Client::connect(
         address.parse().unwrap(),
-        &Connect { policy, member, create, members: Vec::new(), patience: PATIENCE },
+        &Connect { policy, dialler: member.map(Dialler::from), create, members: Vec::new(), patience: PATIENCE },
     )
 }
 

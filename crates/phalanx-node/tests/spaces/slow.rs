@@ -89,8 +89,8 @@ fn opened(patience: Duration) -> (Arc<Client>, Reader) {
             link.flush();
             reader
         });
-        let (policy, member, create, members) = (Policy::default(), None, None, Vec::new());
-        let connect = Connect { policy, member, create, members, patience };
+        let (policy, dialler, create, members) = (Policy::default(), None, None, Vec::new());
+        let connect = Connect { policy, dialler, create, members, patience };
         let client = Client::connect(SpaceAddress { place, name: "todo".into() }, &connect).unwrap();
         (client, accepted.join().unwrap())
     })

@@ -3,7 +3,7 @@
 //! The user names the certificate of the sending executor to the receiving one, and gets a ticket. The sending executor calls
 //! the receiving one and shows the ticket. The copy ends when the user's link to either executor ends.
 
-use super::calling::Called;
+use super::calling::{Called, Caller};
 use super::job::{CopyError, Job, Report, Shared, asked};
 use crate::control::{Pulse, tell};
 use crate::dial::{agree, printable};
@@ -16,7 +16,6 @@ use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::Role;
 use phalanx_net::link::Link;
-use phalanx_net::preamble::Preamble;
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
@@ -37,14 +36,14 @@ impl Drop for Ending<'_> {
 
 /// One attempt of the copy, from the path `from` at the executor `source`.
 pub fn attempt(job: &Job, source: &Address, from: &Target, shared: &Shared) -> Result<Report, CopyError> {
-    let call = |address| Called::new(address, &job.member, Preamble::Transfer, |link| shared.add_link(link));
+    let call = |address| Called::new(address, Caller::User(&job.dialler), |link| shared.add_link(link));
     let sends = call(source)?;
     let mut receives = sends.keep_waiting(|| call(&job.address))?;
     if receives.at.ip().is_loopback() && !sends.at.ip().is_loopback() {
         let what = "is this machine's own address, which the other executor cannot reach: name it as others do";
         return Err(CopyError::Refused(format!("{} {what}", receives.address)));
     }
-    let links = [sends.link.clone(), receives.link.clone()];
+    let (links, peers) = ([sends.link.clone(), receives.link.clone()], vec![sends.name.clone(), receives.name.clone()]);
     let _ending = Ending([&links[0], &links[1]]);
     let level = least(job, &sends, &receives)?;
     let levels = taken(job, level, &sends, &receives);
@@ -75,7 +74,7 @@ pub fn attempt(job: &Job, source: &Address, from: &Target, shared: &Shared) -> R
         let outcome = hear_out(sends, shared);
         let outcome = outcome.and_then(|report| agreed(report, source, &receiver, arrived.recv_timeout(PATIENCE)));
         links[1].close();
-        outcome
+        outcome.map(|report| Report { peers, ..report })
     })
 }
 
@@ -164,7 +163,8 @@ fn hear_out(called: Called, shared: &Shared) -> Result<Report, CopyError> {
         ended.unwrap_or_else(|| Err(CopyError::Cut(format!("{address} is out of reach"))))?;
     let setup = Duration::from_micros(setup);
     let (why, cuts, elapsed) = (printable(&why), 0, Duration::ZERO);
-    Ok(Report { level, why, streams, totals, failures, lost, altered, cuts, setup, elapsed })
+    let peers = Vec::new(); // the caller knows them
+    Ok(Report { level, why, peers, streams, totals, failures, lost, altered, cuts, setup, elapsed })
 }
 
 fn stopped(address: &Address, trouble: Trouble, reason: &str) -> CopyError {
@@ -188,6 +188,7 @@ mod tests {
         let report = Report {
             level: Level::Private,
             why: String::new(),
+            peers: Vec::new(),
             streams: 1,
             totals,
             failures: Vec::new(),

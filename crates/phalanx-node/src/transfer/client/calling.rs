@@ -5,12 +5,13 @@ use super::dialling::{Dialling, Reached};
 use super::job::CopyError;
 use crate::control::{BEAT, tell};
 use crate::dial::{call, check_version, printable, unreachable};
+use crate::dialler::{Dialler, is_unexpected};
 use crate::transfer::endpoint::end::{End, usual_threads};
 use crate::transfer::endpoint::greeting::Ear;
 use phalanx_core::level::{Level, LevelSet};
 use phalanx_core::wire::transfer::{MOST_BODY, Message, Totals};
 use phalanx_net::address::Address;
-use phalanx_net::dial::Target;
+use phalanx_net::dial::{Expected, Introduced, Target};
 use phalanx_net::identity::{Client, Member, Role};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
@@ -30,6 +31,8 @@ pub struct Called {
     /// As it was named.
     pub address: Address,
     pub at: SocketAddr,
+    /// The name in its certificate.
+    pub name: String,
     /// Where the streams go.
     again: Target,
     pub certificate: Vec<u8>,
@@ -42,6 +45,15 @@ pub struct Called {
     began: Instant,
     /// As what it was called.
     who: &'static str,
+}
+
+/// By whom an executor is called.
+#[derive(Debug, Clone, Copy)]
+pub enum Caller<'a> {
+    /// A user.
+    User(&'a Dialler),
+    /// An executor, which was told by their user which certificate the other one has.
+    Executor(&'a Member, &'a [u8]),
 }
 
 /// How the streams of a transfer are to be.
@@ -65,26 +77,54 @@ pub struct Ran {
     pub setup: Duration,
 }
 
-impl Called {
-    /// Calls the executor that is named so, as the preamble says; `on_link` is told the link before the executor has spoken.
-    pub fn new(
-        address: &Address,
-        member: &Member,
-        preamble: Preamble,
-        on_link: impl FnOnce(&Arc<Link>),
-    ) -> Result<Called, CopyError> {
-        let began = Instant::now();
-        let away = |error: io::Error| CopyError::Unreachable(unreachable(address, &error));
+impl Caller<'_> {
+    /// Opens a control link to the executor that is expected at the address.
+    fn call(self, address: &Address) -> Result<(Client, Introduced), CopyError> {
+        let member = match self {
+            Caller::User(dialler) => dialler.member(),
+            Caller::Executor(member, _) => member,
+        };
         let client = member.client_at(Role::Executor, &address.to_string());
         let client = client.map_err(|error| CopyError::Identity(error.to_string()))?;
-        let called = call(address, &client, preamble).map_err(away)?;
+        let called = match self {
+            Caller::User(dialler) => call(address, Expected::Judged(&client, &dialler.at(address)), Preamble::Transfer),
+            Caller::Executor(_, certificate) => call(address, Expected::Same(&client, certificate), Preamble::Executor),
+        };
+        match called {
+            Ok(called) => Ok((client, called)),
+            Err(error) if is_unexpected(&error) => Err(CopyError::Identity(unreachable(address, &error))),
+            Err(error) if self.is_refusal(&error) => {
+                Err(CopyError::Refused(format!("another executor than the user's answers at {address}")))
+            }
+            Err(error) => Err(CopyError::Unreachable(unreachable(address, &error))),
+        }
+    }
+
+    /// Whether the certificate is another one than this executor was told. An error of the system is of another kind.
+    fn is_refusal(self, error: &io::Error) -> bool {
+        let is_of_system = error.raw_os_error().is_some();
+        matches!(self, Caller::Executor(..)) && error.kind() == io::ErrorKind::PermissionDenied && !is_of_system
+    }
+}
+
+impl Called {
+    /// Calls the executor that is named so; `on_link` is told the link before the executor has spoken.
+    pub fn new(address: &Address, caller: Caller<'_>, on_link: impl FnOnce(&Arc<Link>)) -> Result<Called, CopyError> {
+        let began = Instant::now();
+        let away = |error: io::Error| CopyError::Unreachable(unreachable(address, &error));
+        let (client, called) = caller.call(address)?;
+        let name = called.name().map_err(|error| CopyError::Identity(error.to_string()))?;
         let (at, again) = (called.address().map_err(away)?, called.again.clone());
         let (is_here, certificate) = (called.socket.is_within_machine(), called.certificate());
         let (link, reader) = called.link(MOST_BODY).map_err(away)?;
         on_link(&link);
         let (address, ear, levels) = (address.clone(), Ear::new(reader), LevelSet::from(Level::Private));
-        let who = if preamble == Preamble::Executor { "the executor that copies to it" } else { "this user" };
-        let mut called = Called { address, at, again, certificate, link, levels, is_here, client, ear, began, who };
+        let who = match caller {
+            Caller::Executor(..) => "the executor that copies to it",
+            Caller::User(_) => "this user",
+        };
+        let mut called =
+            Called { address, at, name, again, certificate, link, levels, is_here, client, ear, began, who };
         match called.hear()? {
             Message::Offer { phalanx, levels } => {
                 check_version(&called.address, &phalanx).map_err(CopyError::Refused)?;

@@ -1,7 +1,7 @@
 //! The user's end of a transfer: reaches the executor, agrees on a level, opens the streams, and says what came of it.
 
 use super::between;
-use super::calling::{Called, Ran, Terms};
+use super::calling::{Called, Caller, Ran, Terms};
 use super::job::{CopyError, Here, Job, Report, Shared, asked};
 use crate::dial::agree;
 use crate::transfer::disk::exports::split_local;
@@ -11,7 +11,6 @@ use crate::transfer::endpoint::common::Common;
 use crate::transfer::endpoint::end::End;
 use crate::transfer::system::{about, to_bytes};
 use phalanx_core::wire::transfer::{Direction, Filter, Message};
-use phalanx_net::preamble::Preamble;
 use phalanx_net::stream::Protection;
 use phalanx_net::sync::lock;
 use std::io;
@@ -111,7 +110,7 @@ fn copy(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
 
 fn attempt(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
     let refused = |error: io::Error| CopyError::Refused(error.to_string());
-    let mut called = Called::new(&job.address, &job.member, Preamble::Transfer, |link| shared.add_link(link))?;
+    let mut called = Called::new(&job.address, Caller::User(&job.dialler), |link| shared.add_link(link))?;
     let agreed = agree(&job.policy, job.level, called.at.ip(), called.levels);
     let (level, why) = agreed.map_err(|why| CopyError::Level(format!("{}: {why}", job.address)))?;
     let common = Arc::new(Common::new(called.link.clone(), true));
@@ -126,9 +125,10 @@ fn attempt(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
     shared.set_end(&end);
     let protection = Protection { level, checked: job.checked };
     let terms = Terms { protection, streams: job.streams, threads: job.threads };
+    let peers = vec![called.name.clone()];
     let Ran { totals, streams, lost, altered, setup } = called.run(&end, token, terms, |_| ())?;
     let (failures, cuts, elapsed) = (end.common().failures(), 0, Duration::ZERO);
-    Ok(Report { level, why, streams, totals, failures, lost, altered, cuts, setup, elapsed })
+    Ok(Report { level, why, peers, streams, totals, failures, lost, altered, cuts, setup, elapsed })
 }
 
 /// The name of what is copied from here, as [`Source::open`] gives it.

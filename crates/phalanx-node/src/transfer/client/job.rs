@@ -1,12 +1,12 @@
 //! A copy as a user asks for it, its progress, and its outcome.
 
+use crate::dialler::Dialler;
 use crate::transfer::endpoint::common::Failure;
 use crate::transfer::endpoint::end::End;
 use crate::transfer::system::from_bytes;
 use phalanx_core::level::{Level, Policy};
 use phalanx_core::wire::transfer::{Compress, Direction, Filter, Request, Share, Target, Totals};
 use phalanx_net::address::Address;
-use phalanx_net::identity::Member;
 use phalanx_net::link::Link;
 use phalanx_net::sync::lock;
 use std::ffi::OsString;
@@ -46,8 +46,8 @@ pub enum Here {
 pub struct Job {
     /// The address of the executor that receives, or of the one that sends if it is copied here.
     pub address: Address,
-    /// The user's certificate.
-    pub member: Member,
+    /// The user's identity, and whom it expects.
+    pub dialler: Dialler,
     /// The user's policy for links.
     pub policy: Policy,
     /// Which end sends.
@@ -161,6 +161,8 @@ pub struct Report {
     pub level: Level,
     /// What decided the level, for messages to users.
     pub why: String,
+    /// The names in the certificates of the executors, the sending one first.
+    pub peers: Vec<String>,
     /// The number of streams.
     pub streams: u16,
     /// What the receiving end counted.

@@ -6,6 +6,7 @@ use super::room::Room;
 use super::serve::protecting;
 use crate::control::Pulse;
 use crate::dial::{DIAL_PATIENCE, agree, check_version, printable, unreachable};
+use crate::dialler::{Dialler, is_unexpected};
 use bytes::Bytes;
 use phalanx_core::level::{Level, LevelSet, Levels, Policy};
 use phalanx_core::wire::decode;
@@ -13,7 +14,7 @@ use phalanx_core::wire::files::{Answer, Ask, MOST_BODY, Why};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Expected, Failure, dial};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Member, Role};
+use phalanx_net::identity::Role;
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use std::io;
@@ -32,8 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Reach {
     /// The address of the executor.
     pub address: Address,
-    /// The user's certificate.
-    pub member: Member,
+    /// The user's identity, and whom it expects.
+    pub dialler: Dialler,
     /// The user's policy for links.
     pub policy: Policy,
     /// None: as the policy says.
@@ -60,6 +61,8 @@ pub struct Session {
     pub level: Level,
     /// What decided the level, for people.
     pub why: String,
+    /// The name in the executor's certificate. `None`: the files are this machine's own.
+    pub peer: Option<String>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -74,7 +77,8 @@ impl Session {
             move || answer(&line, &questions)
         };
         let thread = Some(thread::Builder::new().name("phalanx-files".into()).spawn(answering)?);
-        Ok(Session { line, next: AtomicU32::new(0), level: Level::Clear, why: "this machine".to_owned(), thread })
+        let (next, why) = (AtomicU32::new(0), "this machine".to_owned());
+        Ok(Session { line, next, level: Level::Clear, why, peer: None, thread })
     }
 
     /// With the files of an executor. Given up, what was begun ends by itself: within 16 s, if nobody answers there.
@@ -95,17 +99,20 @@ impl Session {
     }
 
     fn reach(to: &Reach) -> Result<Session, FilesError> {
-        let client = to.member.client_at(Role::Executor, &to.address.to_string());
+        let client = to.dialler.member().client_at(Role::Executor, &to.address.to_string());
         let client = client.map_err(|error| FilesError::Identity(error.to_string()))?;
         let away = |error: io::Error| FilesError::Unreachable(unreachable(&to.address, &error));
         let dialled = dial(&(&to.address).into(), DIAL_PATIENCE).map_err(away)?;
         let address = dialled.address.ok_or_else(|| away(io::ErrorKind::NotConnected.into()))?;
         let decide = |theirs: [_; 3]| to.decide(address.ip(), theirs[0]).map(|(level, why)| (Levels::all(level), why));
-        let agreed = dialled.agree(Preamble::Files, Expected::Any(&client), decide, DIAL_PATIENCE);
+        let expected = to.dialler.at(&to.address);
+        let agreed = dialled.agree(Preamble::Files, Expected::Judged(&client, &expected), decide, DIAL_PATIENCE);
         let (introduced, why) = agreed.map_err(|failure| match failure {
             Failure::Disagreed(why) => FilesError::Level(format!("{}: {why}", to.address)),
+            Failure::Failed(error) if is_unexpected(&error) => FilesError::Identity(unreachable(&to.address, &error)),
             Failure::Failed(error) => away(error),
         })?;
+        let peer = introduced.name().map_err(|error| FilesError::Identity(error.to_string()))?;
         let (link, reader) = introduced.link(MOST_BODY).map_err(away)?;
         let level = link.levels().base;
         let line = Line::new(Way::There(link.clone()), to.address.to_string());
@@ -115,7 +122,8 @@ impl Session {
             move || read(reader, &link, &line)
         };
         let thread = thread::Builder::new().name("phalanx-files".into()).spawn(reading).map_err(away)?;
-        let session = Session { line, next: AtomicU32::new(0), level, why, thread: Some(thread) };
+        let (next, thread) = (AtomicU32::new(0), Some(thread));
+        let session = Session { line, next, level, why, peer: Some(peer), thread };
         let until = Instant::now() + PATIENCE;
         session.greeted(first.wait(&mut || Instant::now() < until))?;
         Ok(session)

@@ -8,7 +8,7 @@ use super::transfers::{Expected, Ticket, Transfers};
 use crate::control::{LEVELS, Pulse, tell};
 use crate::dial::{agree, printable};
 use crate::door::{Peer, refused};
-use crate::transfer::client::calling::{Called, Ran, Terms};
+use crate::transfer::client::calling::{Called, Caller, Ran, Terms};
 use crate::transfer::client::job::CopyError;
 use crate::transfer::endpoint::common::Common;
 use phalanx_core::level::{Level, LevelSet, Mark};
@@ -16,7 +16,6 @@ use phalanx_core::wire::transfer::{Carriage, Carried, Direction, MOST_STREAMS, M
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Role, random_token};
 use phalanx_net::link::{Link, Reader};
-use phalanx_net::preamble::Preamble;
 use phalanx_net::stream::Protection;
 use phalanx_net::sync::lock;
 use std::io;
@@ -200,10 +199,7 @@ impl Service {
         let address: Result<SocketAddr, _> = carriage.address.parse(); // numeric, so that this machine resolves no name
         let address = address.map_err(|_| CopyError::Refused("this is no executor's address".to_owned()))?;
         let address = Address { host: address.ip().to_string(), port: address.port() };
-        let mut called = Called::new(&address, &self.member, Preamble::Executor, |_| ())?;
-        if called.certificate != carriage.certificate {
-            return Err(CopyError::Refused(format!("another executor than the user's answers at {address}")));
-        }
+        let mut called = Called::new(&address, Caller::Executor(&self.member, &carriage.certificate), |_| ())?;
         let (least, checked) = (carriage.request.level, carriage.request.checked);
         let place = self.policy.place(Some(called.at.ip()), Role::Executor.name());
         let own = self.policy.offered(&place, Mark::None); // whatever the user prefers

@@ -11,8 +11,8 @@ use super::options::{Place, to_duration, to_options};
 use super::waiting::{Answer, Callback, Events, Found, Slot, decode_events, patiently};
 use super::whole::{self, At, Item, Items, to_at, to_items, to_spot};
 use super::{Decider, failed, info, to_coordinator, to_isolation, wrong};
-use crate::errors::{identity, raise};
-use crate::grid::to_member;
+use crate::errors::raise;
+use crate::grid::Dialler;
 use phalanx_core::error::SpaceError;
 use phalanx_core::ids::{SessionId, TransactionId};
 use phalanx_core::level::Policy;
@@ -59,20 +59,20 @@ struct Watch {
 impl LocalSpace {
     /// `directory`: the folder where the space is kept; `None`: it ends with this process.
     #[new]
-    #[pyo3(signature = (options, objects, directory = None, *, identity_file = None))]
+    #[pyo3(signature = (options, objects, directory = None, *, dialler = None))]
     fn new(
         py: Python<'_>,
         options: &Bound<'_, PyDict>,
         objects: bool,
         directory: Option<PathBuf>,
-        identity_file: Option<&str>,
+        dialler: Option<Dialler>,
     ) -> PyResult<LocalSpace> {
         let options = to_options(options)?;
-        let member = identity_file.map(to_member).transpose().map_err(identity)?;
+        let dialler = dialler.map(Dialler::read_any).transpose()?;
         let make = || match directory {
             Some(directory) => {
                 let opened = Directory::new(directory).open(KEPT, Some(options));
-                opened.inspect(|space| space.ask_by(&asks(member, Policy::default())))
+                opened.inspect(|space| space.ask_by(&asks(dialler, Policy::default())))
             }
             None => Hosted::new(options),
         };

@@ -284,7 +284,7 @@ pub(super) fn unusable(error: ClientError) -> PyErr {
     match error {
         ClientError::Space(error) => failed(error),
         ClientError::Level(error) => raise("PolicyError", error),
-        ClientError::Identity(error) => raise("IdentityError", error),
+        ClientError::Identity(error) | ClientError::Unexpected(error) => raise("IdentityError", error),
         ClientError::Unreachable(_) => raise("SpaceError", error),
         ClientError::Ended { .. } | ClientError::Late { .. } => raise("SpaceLostError", error),
     }

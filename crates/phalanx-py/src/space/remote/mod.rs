@@ -15,8 +15,8 @@ use super::local::FORKS;
 use super::options::{Numbered, Place, to_duration, to_once, to_options, to_place};
 use super::whole::{self, At, Item, Items, to_spot};
 use super::{Decider, to_coordinator, to_isolation};
-use crate::errors::{identity, raise};
-use crate::grid::to_member;
+use crate::errors::raise;
+use crate::grid::Dialler;
 use crate::policy::Words;
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
@@ -67,17 +67,17 @@ type Asked = Result<Answer, ClientError>;
 
 #[pymethods]
 impl RemoteSpace {
-    /// Connects to a space. Creates it if it does not exist and `create` is set. `identity_file`: the text of the user's
-    /// identity file. `members`: the addresses of the servers that replicate it. `seconds`: how long to search for it there.
+    /// Connects to a space. Creates it if it does not exist and `create` is set. `dialler`: the user's identity, and
+    /// whom it expects. `members`: the addresses of the servers that replicate it. `seconds`: how long to search for it there.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, options, objects, *, identity_file, policy, create, members, seconds))]
+    #[pyo3(signature = (address, options, objects, *, dialler, policy, create, members, seconds))]
     fn new(
         py: Python<'_>,
         address: &str,
         options: &Bound<'_, PyDict>,
         objects: bool,
-        identity_file: Option<String>,
+        dialler: Option<Dialler>,
         policy: Words,
         create: bool,
         members: Vec<String>,
@@ -85,14 +85,14 @@ impl RemoteSpace {
     ) -> PyResult<RemoteSpace> {
         let address: SpaceAddress = address.parse().map_err(|error| raise("SpaceError", error))?;
         // A member that is no user is allowed here; the server's rules decide whether to accept it.
-        let member = identity_file.map(|text| to_member(&text)).transpose().map_err(identity)?;
+        let dialler = dialler.map(Dialler::read_any).transpose()?;
         let options = to_options(options)?;
         let limits =
             Limits { fields: options.most_fields, nesting: options.most_nesting, bytes: options.most_tuple_bytes };
         let secure = options.secure || options.group.is_some();
         let connect = Connect {
             policy: policy.read()?,
-            member,
+            dialler,
             create: create.then_some(options),
             members: Vec::new(),
             patience: PATIENCE,
@@ -118,6 +118,12 @@ impl RemoteSpace {
     fn level(&self) -> (&'static str, String, bool) {
         let (agreed, mark) = (self.client.agreed(), self.client.mark());
         (agreed.levels.of(mark).name(), agreed.why[mark as usize].clone(), agreed.weaker[mark as usize])
+    }
+
+    /// The name in the server's certificate; none if it is a process of this user and showed none.
+    #[getter]
+    fn peer(&self) -> Option<&str> {
+        self.client.peer()
     }
 
     /// Whether the connection has ended.

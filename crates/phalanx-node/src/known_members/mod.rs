@@ -1,0 +1,286 @@
+//! The file `known_members`: which member answered first at each address that a user typed without a name, as `known_hosts` of ssh
+//! has it.
+//!
+//! A line is `NAME GRID ADDRESS`. The name is the one in the member's certificate, the grid is the fingerprint of the authority
+//! that issued it, and the address is `host:port` or `unix:path`. The file is replaced as a whole, under a lock, so that processes
+//! that write at the same time lose no line and a reader never sees half of one.
+
+mod member;
+
+pub use member::{KnownMember, normal};
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// Largest file that is read, in bytes. It has room for about 10 000 members.
+const MOST_BYTES: u64 = 1 << 20;
+/// How long to wait for another process that writes the file. A write takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Why it cannot be told whether a member is the known one, or why it is not.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum KnownError {
+    /// Another member answers than before.
+    #[error(
+        "{now} answers, but {was} answered there before ({}, line {line}): another machine may have taken its place. If \
+         {now} is right, accept it with: phalanx known forget --file {} {address}", .file.display(), .file.display()
+    )]
+    Changed {
+        /// The name of the member that answers.
+        now: String,
+        /// The name of the known member.
+        was: String,
+        /// The address at which both answered.
+        address: String,
+        /// The file of known members.
+        file: PathBuf,
+        /// The line of the known member.
+        line: usize,
+    },
+    /// A line is none.
+    #[error("{}, line {line}: {what}; correct the line, or remove it", .file.display())]
+    Damaged {
+        /// The file of known members.
+        file: PathBuf,
+        /// The number of the line.
+        line: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The file is not one that can be read.
+    #[error("{} cannot be used: {why}", .file.display())]
+    Unusable {
+        /// The file of known members.
+        file: PathBuf,
+        /// The reason, and what to do.
+        why: String,
+    },
+    /// The file cannot be written.
+    #[error(
+        "{} cannot be written ({why}), so nothing would remember that {name} answers there: name the machine in a hosts \
+         file, with the line: {name} = {address}", .file.display()
+    )]
+    Unwritable {
+        /// The file of known members.
+        file: PathBuf,
+        /// The reason.
+        why: String,
+        /// The name of the member that answers.
+        name: String,
+        /// Where it answers.
+        address: String,
+    },
+}
+
+/// The file of the members that answered first.
+#[derive(Debug, Clone)]
+pub struct KnownMembers {
+    file: PathBuf,
+}
+
+/// The file's text, and what its lines say.
+struct Contents {
+    text: String,
+    lines: Vec<(usize, KnownMember)>,
+}
+
+/// Other processes do not write while this lives.
+struct Lock(#[expect(dead_code, reason = "the system releases the lock when the file is closed")] File);
+
+impl KnownMembers {
+    /// The members that the file at this path names. There need not be one.
+    pub fn at(file: PathBuf) -> KnownMembers {
+        KnownMembers { file }
+    }
+
+    /// All of them.
+    pub fn list(&self) -> Result<Vec<KnownMember>, KnownError> {
+        Ok(self.read()?.lines.into_iter().map(|(_, member)| member).collect())
+    }
+
+    /// Checks that the member is the one that answered at its address before. The first one is remembered.
+    pub fn meet(&self, member: &KnownMember) -> Result<(), KnownError> {
+        if member.to_string().parse().as_ref() != Ok(member) {
+            return Err(self.unusable(format!("{:?} is no address that can be remembered", member.address)));
+        }
+        if self.knows(&self.read()?, member)? {
+            return Ok(());
+        }
+        let _lock = self.lock().map_err(|error| self.unwritable(&error, member))?;
+        let Contents { mut text, lines } = self.read()?; // another process may have added it meanwhile
+        if self.knows(&Contents { text: String::new(), lines }, member)? {
+            return Ok(());
+        }
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&format!("{member}\n"));
+        self.replace(&text).map_err(|error| self.unwritable(&error, member))
+    }
+
+    /// Forgets the members at an address. Returns them.
+    pub fn forget(&self, address: &str) -> Result<Vec<KnownMember>, KnownError> {
+        let wrong = || self.unusable(format!("{address:?} is no address: write HOST:PORT or unix:PATH"));
+        let address = normal(address).ok_or_else(wrong)?;
+        let cannot = |error: io::Error| self.unusable(error.to_string());
+        if self.read()?.lines.iter().all(|(_, member)| member.address != address) {
+            return Ok(Vec::new());
+        }
+        let _lock = self.lock().map_err(cannot)?;
+        let Contents { text, lines } = self.read()?;
+        let (gone, _): (Vec<_>, Vec<_>) = lines.into_iter().partition(|(_, member)| member.address == address);
+        let stays = |number: usize| gone.iter().all(|(line, _)| *line != number);
+        let left = (1..).zip(text.lines()).filter(|(number, _)| stays(*number));
+        let left: String = left.flat_map(|(_, line)| [line, "\n"]).collect();
+        self.replace(&left).map_err(cannot)?;
+        Ok(gone.into_iter().map(|(_, member)| member).collect())
+    }
+
+    /// Whether the member is known. Fails if another one is known at its address.
+    fn knows(&self, contents: &Contents, member: &KnownMember) -> Result<bool, KnownError> {
+        let is_there = |known: &&(usize, KnownMember)| known.1.address == member.address && known.1.grid == member.grid;
+        match contents.lines.iter().find(is_there) {
+            None => Ok(false),
+            Some((_, known)) if known.name == member.name => Ok(true),
+            Some((line, known)) => Err(KnownError::Changed {
+                now: member.name.clone(),
+                was: known.name.clone(),
+                address: member.address.clone(),
+                file: self.file.clone(),
+                line: *line,
+            }),
+        }
+    }
+
+    fn read(&self) -> Result<Contents, KnownError> {
+        let cannot = |error: io::Error| self.unusable(error.to_string());
+        let found = match fs::metadata(&self.file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok(Contents { text: String::new(), lines: Vec::new() });
+            }
+            found => found.map_err(cannot)?,
+        };
+        if !found.is_file() {
+            return Err(self.unusable("it is no file".to_owned()));
+        }
+        if is_loose(&found) {
+            return Err(self.unusable(format!("others may write it; first: chmod 600 {}", self.file.display())));
+        }
+        let mut bytes = Vec::new();
+        File::open(&self.file).map_err(cannot)?.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(self.unusable(format!("it has more than {MOST_BYTES} bytes; remove lines from it")));
+        }
+        self.parse(&bytes)
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Result<Contents, KnownError> {
+        let (mut lines, mut seen) = (Vec::new(), HashSet::new());
+        for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+            let damaged = |what| KnownError::Damaged { file: self.file.clone(), line: number, what };
+            let line = std::str::from_utf8(line).map_err(|_| damaged("this is not UTF-8"))?.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let member = line.parse::<KnownMember>().map_err(damaged)?;
+            if !seen.insert((member.grid.clone(), member.address.clone())) {
+                return Err(damaged("the address is on an earlier line already"));
+            }
+            lines.push((number, member));
+        }
+        let text = String::from_utf8_lossy(bytes).into_owned(); // each line is UTF-8
+        Ok(Contents { text, lines })
+    }
+
+    /// Replaces the file in one step. Only its owner can read the new one.
+    fn replace(&self, text: &str) -> io::Result<()> {
+        if text.len() as u64 > MOST_BYTES {
+            return Err(io::Error::other(format!("it would have more than {MOST_BYTES} bytes")));
+        }
+        let new = beside(&self.file, ".new");
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {} // of a process that was killed, if there was one
+        }
+        let mut file = private().create_new(true).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &self.file)
+    }
+
+    /// Waits until no other process writes. The lock is a file of its own, because the one that it protects is replaced.
+    fn lock(&self) -> io::Result<Lock> {
+        let file = private().create(true).open(beside(&self.file, ".lock"))?;
+        let until = Instant::now() + PATIENCE;
+        while !is_locked(&file)? {
+            if Instant::now() >= until {
+                return Err(io::Error::other("another process holds its lock"));
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(Lock(file))
+    }
+
+    fn unusable(&self, why: String) -> KnownError {
+        KnownError::Unusable { file: self.file.clone(), why }
+    }
+
+    fn unwritable(&self, error: &io::Error, member: &KnownMember) -> KnownError {
+        let KnownMember { name, address, .. } = member.clone();
+        KnownError::Unwritable { file: self.file.clone(), why: error.to_string(), name, address }
+    }
+}
+
+fn beside(file: &Path, ending: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Options to write files that only their owner can read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Whether other users may write the file.
+#[cfg(unix)]
+fn is_loose(found: &fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    found.permissions().mode() & 0o022 != 0
+}
+
+/// Elsewhere the folder's own access list decides.
+#[cfg(not(unix))]
+fn is_loose(_: &fs::Metadata) -> bool {
+    false
+}
+
+/// Locks the file, unless another process has locked it.
+#[cfg(unix)]
+fn is_locked(file: &File) -> io::Result<bool> {
+    use rustix::fs::{FlockOperation, flock};
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Without locks, two processes that write at the same moment may lose a line. Its member is then met for the first time again.
+#[cfg(not(unix))]
+fn is_locked(_: &File) -> io::Result<bool> {
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests;
