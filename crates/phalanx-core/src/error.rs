@@ -17,6 +17,8 @@ pub enum WireError {
     Lengths,
     #[error("an answer to a firing that was not sent, or more results than tasks")]
     UnexpectedAnswer,
+    #[error("the bytes of unfinished files come in more pieces than the {0} that this end remembers")]
+    Scattered(usize),
     #[error("compressed bytes that are damaged, or not as long as was said")]
     Compressed,
     #[error("memory that the peer shares is not what it says: {0}")]

@@ -10,6 +10,9 @@ use std::collections::HashMap;
 const MOST_MEMORY: u64 = 1 << 30;
 /// Files of which parts come at a time; those that are there from before do not count until something comes.
 const MOST_BEGUN: usize = 256;
+/// Pieces that the bytes of all unfinished files may lie in, beside those that were there before. Of an honest sender there are
+/// few more than frames on the way at a time, at most some thousands; a piece takes about 40 bytes of memory.
+const MOST_PIECES: usize = 1 << 16;
 /// What there is of any entry, and of one that is pending or a folder, without its name, in bytes.
 const ENTRY: u64 = 32;
 const PENDING: u64 = 320;
@@ -80,6 +83,15 @@ struct Partial {
     begun: bool,
     /// Bytes that were taken from its older version.
     reused: u64,
+    /// Pieces that this end found on its own disk: from before, and in the older version.
+    own: usize,
+}
+
+impl Partial {
+    /// Pieces that the other end is accountable for.
+    fn loose(&self) -> usize {
+        self.there.count().saturating_sub(self.own)
+    }
 }
 
 /// The receiving end of one transfer.
@@ -93,6 +105,8 @@ pub struct Receiving {
     older: Compared,
     /// How many of the partial ones have begun.
     begun: usize,
+    /// Pieces of all of them that the other end is accountable for.
+    loose: usize,
     all_offered: bool,
     open: u64,
     memory: u64,
@@ -155,7 +169,7 @@ impl Receiving {
         let there = there.up_to(if there.bytes() >= size { size.saturating_sub(u64::from(PART)) } else { size });
         let ranges = there.pairs();
         self.received += there.bytes();
-        self.partial.insert(entry, Partial { there, ..Partial::default() });
+        self.partial.insert(entry, Partial { own: there.count(), there, ..Partial::default() });
         Some(There { entry, ranges })
     }
 
@@ -190,6 +204,7 @@ impl Receiving {
         let partial = self.partial.entry(entry).or_default();
         let before = partial.there.bytes();
         told.pairs().into_iter().for_each(|(from, to)| partial.there.add(from, to));
+        partial.own = partial.there.count(); // nothing of it has come yet
         let fresh = partial.there.bytes() - before;
         partial.reused += fresh;
         self.received += fresh;
@@ -241,6 +256,9 @@ impl Receiving {
             slot.state = State::Whole;
             return Ok(Accept::Whole);
         }
+        if self.loose >= MOST_PIECES {
+            return Err(WireError::Scattered(MOST_PIECES));
+        }
         let partial = self.partial.entry(record.entry).or_default();
         self.begun += usize::from(!partial.begun);
         partial.begun = true;
@@ -259,7 +277,9 @@ impl Receiving {
     pub fn on_written(&mut self, record: &Record) -> bool {
         let Some(partial) = self.partial.get_mut(&record.entry) else { return false };
         partial.writing -= 1;
+        let before = partial.loose();
         partial.there.add(record.offset, record.offset + u64::from(record.length));
+        self.loose = self.loose + partial.loose() - before;
         partial.settled |= record.settles;
         let slot = &mut self.slots[record.entry as usize];
         let is_last = partial.settled && partial.writing == 0 && partial.there.bytes() == slot.size;
@@ -291,6 +311,7 @@ impl Receiving {
         self.older.forget(entry);
         let partial = self.partial.remove(&entry).unwrap_or_default();
         self.begun -= usize::from(partial.begun);
+        self.loose -= partial.loose();
         let totals = &mut self.totals;
         match (outcome, slot.kind) {
             (Outcome::Failed, _) => totals.failed += 1,

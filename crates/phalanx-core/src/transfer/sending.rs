@@ -10,6 +10,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 const MOST_PENDING: usize = 1 << 20;
 /// Files that come in parts, of which some are sent and not all are taken: each is open at the other end.
 const MOST_BEGUN: usize = 128;
+/// Ranges that the other end may have of one entry from before. An honest one tells no more than 64, and those of its share.
+const MOST_THERE: usize = 256;
 
 /// Bytes of one entry that go into one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +102,7 @@ impl Sending {
 
     /// The other end has to remember so much that no more is to be offered now.
     pub fn is_ahead(&self) -> bool {
-        self.offered.len() + self.open.len() > MOST_PENDING
+        self.offered.len() + self.open.len().max(self.wanted.len()) > MOST_PENDING
     }
 
     /// There are no more entries.
@@ -119,6 +121,9 @@ impl Sending {
             let size = self.offered.pop_front().expect("as many were offered");
             let Some(size) = size.filter(|size| *size > 0) else { continue };
             let known = there.next_if(|known| known.entry == entry);
+            if known.is_some_and(|known| known.ranges.len() > MOST_THERE) {
+                return Err(WireError::Lengths);
+            }
             let known = known.map_or(Some(Ranges::default()), |known| Ranges::from_pairs(&known.ranges, size));
             let compares = is_comparable(size) && older.next_if(|older| **older == entry).is_some();
             self.want(entry, size, known.ok_or(WireError::Lengths)?, compares);

@@ -287,6 +287,42 @@ fn a_peer_that_names_what_was_not_offered_or_sent_is_refused() {
     assert!(receiving.on_entries(&[folder(), file(1), inside_a_file]).is_err());
 }
 
+/// A sender that sends every second byte has the receiver remember each.
+#[test]
+fn a_sender_that_scatters_the_bytes_of_files_is_refused() {
+    let mut receiving = Receiving::default();
+    let files = 100;
+    let entries: Vec<_> = std::iter::once(folder()).chain((0..files).map(|_| file(1 << 40))).collect();
+    receiving.on_entries(&entries).unwrap();
+    (1..=files).for_each(|entry| drop(receiving.on_there(entry, &Ranges::default())));
+    let mut send = |number: u64| -> Result<Accept, WireError> {
+        let entry = 1 + (number % u64::from(files)) as u32;
+        let record = Record { entry, offset: 2 * number, length: 1, settles: false, hole: number % 3 == 0 };
+        let accepted = receiving.accept(&record)?;
+        receiving.on_written(&record);
+        Ok(accepted)
+    };
+    let accepted = (0..10_000_000).take_while(|number| send(*number) == Ok(Accept::Part)).count();
+    assert_eq!(accepted, 1 << 16);
+    let refused = send(0).unwrap_err();
+    assert!(refused.to_string().contains("come in more pieces than the 65536"), "{refused}");
+    for entry in 1..=files {
+        receiving.on_ended(entry, Outcome::Failed);
+    }
+    receiving.on_entries(&[file(MANY)]).unwrap();
+    receiving.on_there(files + 1, &Ranges::default());
+    let record = Record { entry: files + 1, offset: 0, length: PART, settles: false, hole: false };
+    assert_eq!(receiving.accept(&record), Ok(Accept::Part), "what has ended takes no room");
+}
+
+#[test]
+fn a_receiver_that_has_a_file_in_countless_pieces_is_refused() {
+    let mut sending = Sending::default();
+    sending.on_offered(&[file(1 << 30)]);
+    let ranges = (0..1000).map(|piece| (2 * piece, 2 * piece + 1)).collect();
+    assert_eq!(sending.on_wanted(1, &[There { entry: 0, ranges }], &[]), Err(WireError::Lengths));
+}
+
 /// How many streams there are in the end on a line of this round trip, over which `rate` bytes/s cross with so many.
 fn grown(mut growth: Growth, milliseconds: u64, rate: impl Fn(u16) -> u64) -> u16 {
     growth.on_round_trip(Duration::from_millis(milliseconds));
