@@ -70,7 +70,7 @@ def ends(process: Process) -> list[str]:
 
 def remove_what_is_left() -> None:
     """A later executor on its machine would do this."""
-    for folder in Path(tempfile.gettempdir()).glob("phalanx-*-program-*"):
+    for folder in Path(tempfile.gettempdir()).glob("phalanx-*/*-program-*"):
         shutil.rmtree(folder)
 
 
@@ -85,7 +85,7 @@ def test_a_lost_process_goes_on_from_the_checkpoint_on_its_machine(grid: Grid) -
     again = begun(process)[2:]
     # Where the places of a killed process are not free yet another machine takes it, which has none of its checkpoints.
     assert any(machine == "right" for _, machine, _ in again) or all(step > 0 for *_, step in again), process.report()
-    until(lambda: not list(Path(tempfile.gettempdir()).glob("phalanx-*-program-*")), timeout=30, what="no folder")
+    until(lambda: not list(Path(tempfile.gettempdir()).glob("phalanx-*/*-program-*")), timeout=30, what="no folder")
 
 
 def test_a_lost_machine_is_done_without(grid: Grid) -> None:

@@ -181,4 +181,4 @@ def test_an_interrupt_while_it_moves_ends_all(grid: Grid) -> None:
         process.signal(signal.SIGINT)
     assert process.wait(timeout=PATIENCE) == 130, process.report()
     folders = Path(tempfile.gettempdir())
-    until(lambda: not list(folders.glob("phalanx-*-program-*")), timeout=30, what="no folder")
+    until(lambda: not list(folders.glob("phalanx-*/*-program-*")), timeout=30, what="no folder")

@@ -119,7 +119,7 @@ def ended(pid: int) -> bool:
 
 def folders() -> list[Path]:
     """What programs have on executors: all hosts of a lab have one folder for it."""
-    return list(Path(tempfile.gettempdir()).glob("phalanx-*-program-*"))
+    return list(Path(tempfile.gettempdir()).glob("phalanx-*/*-program-*"))
 
 
 @pytest.mark.parametrize("what", ["rank", "executor", "cable"])

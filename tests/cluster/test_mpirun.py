@@ -41,7 +41,7 @@ def finished(process: Process, code: int = 0) -> Process:
 
 def folders() -> list[Path]:
     """What programs have on executors: all hosts of a lab have one folder for it."""
-    return list(Path(tempfile.gettempdir()).glob("phalanx-*-program-*"))
+    return list(Path(tempfile.gettempdir()).glob("phalanx-*/*-program-*"))
 
 
 def test_a_script_and_its_files_go_to_all_machines_and_are_gone_afterwards(

@@ -226,7 +226,7 @@ def test_an_interrupt_ends_children_on_all_machines(grid: Grid, executors: list[
     process.signal(signal.SIGINT)
     assert process.wait(timeout=PATIENCE) == 130, process.report()
     folders = Path(tempfile.gettempdir())
-    until(lambda: not list(folders.glob("phalanx-*-program-*")), timeout=30, what="no folder")
+    until(lambda: not list(folders.glob("phalanx-*/*-program-*")), timeout=30, what="no folder")
 
 
 def test_the_loss_of_a_childs_machine_ends_the_program(grid: Grid, executors: list[Executor]) -> None:
@@ -235,5 +235,5 @@ def test_the_loss_of_a_childs_machine_ends_the_program(grid: Grid, executors: li
     executors[1].process.signal(signal.SIGKILL, group=True)
     assert process.wait(timeout=PATIENCE) == 1, process.report()
     assert re.search(r"rank [01] of spawned world 1 on middle is lost: its machine is gone", process.stderr())
-    for folder in Path(tempfile.gettempdir()).glob("phalanx-*-program-*"):
+    for folder in Path(tempfile.gettempdir()).glob("phalanx-*/*-program-*"):
         subprocess.run(["rm", "-rf", folder], check=True, timeout=10)

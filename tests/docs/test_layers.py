@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "phalanx-core": ["ids level error", "wire", "event", "flow launch space spmd transfer", "root"],
     "phalanx-net": [
-        "address copy forks pages preamble sync",
+        "address copy forks pages preamble private_folder sync",
         "body",
         "memory",
         "frames seal sealed socket",

@@ -19,6 +19,8 @@ pub mod link;
 pub mod memory;
 mod pages;
 pub mod preamble;
+#[cfg(unix)]
+pub mod private_folder;
 pub mod runtime;
 pub mod seal;
 pub mod sealed;

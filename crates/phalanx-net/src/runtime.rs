@@ -61,9 +61,9 @@ impl Drop for Place {
 }
 
 /// The paths at which a server of this machine with this `address` may listen, best first. Empty if `address` is not of
-/// this machine.
+/// this machine, or if the folder is not this user's alone: whatever is there then is another user's.
 pub fn paths_to(address: &SocketAddr) -> Vec<PathBuf> {
-    if UdpSocket::bind((address.ip(), 0)).is_err() {
+    if !system::is_private(&system::folder()) || UdpSocket::bind((address.ip(), 0)).is_err() {
         return Vec::new();
     }
     let everywhere: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
@@ -84,13 +84,14 @@ fn remove_stale(folder: &Path) {
 
 #[cfg(unix)]
 mod system {
+    use crate::private_folder;
     use crate::socket::{Listener, Socket};
     use crate::sync::lock;
     use rustix::fs::{FlockOperation, Mode, flock};
     use rustix::process::{geteuid, umask};
-    use std::fs::{self, DirBuilder, File};
+    use std::fs;
     use std::io;
-    use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
     use std::path::{Path, PathBuf};
     use std::sync::Mutex;
 
@@ -108,12 +109,7 @@ mod system {
     pub fn in_private_folder<T>(folder: &Path, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for _ in 0..TRIES {
-            match DirBuilder::new().mode(0o700).create(folder) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-            check_private(folder)?;
-            let outcome = File::open(folder).and_then(|opened| {
+            let outcome = private_folder::make(folder).and_then(|opened| {
                 flock(&opened, FlockOperation::LockExclusive)?;
                 work()
             });
@@ -126,13 +122,9 @@ mod system {
         Err(last)
     }
 
-    fn check_private(folder: &Path) -> io::Result<()> {
-        let found = fs::symlink_metadata(folder)?;
-        if found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0 {
-            return Ok(());
-        }
-        let what = format!("{} is not a folder that only this user can enter", folder.display());
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+    /// Whether sockets in the folder are this user's own.
+    pub fn is_private(folder: &Path) -> bool {
+        private_folder::find(folder).is_ok()
     }
 
     /// Whether a socket without a listener is at the path.
@@ -174,6 +166,10 @@ mod system {
 
     pub fn in_private_folder<T>(_: &Path, _: impl Fn() -> io::Result<T>) -> io::Result<T> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub fn is_private(_: &Path) -> bool {
+        false
     }
 
     pub fn is_stale(_: &Path) -> bool {

@@ -44,6 +44,7 @@ fn a_server_is_found_at_its_address_and_leaves_nothing() {
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     let error = Place::of(&address).unwrap_err().to_string();
     assert!(error.contains("not a folder that only this user can enter"), "{error}");
+    assert!(paths_to(&"127.0.0.1:7477".parse().unwrap()).is_empty(), "what is there may be another user's");
 
     let named = home.join("named");
     let (listener, place) = Place::at(&named).unwrap();

@@ -1,17 +1,27 @@
 //! The folder of a program on an executor. It holds the user's files for this program only, and is removed with it.
+//!
+//! The folders of a user's programs are in one folder that only this user can enter. So nothing that another local user
+//! puts into `/tmp` is looked at. Files are written beneath the program's folder by its descriptor, so that no link that a
+//! process of the program makes there leads the executor out of it.
 
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use phalanx_core::wire::machines::MOST_NAME;
+use phalanx_net::private_folder;
 use phalanx_net::sync::lock;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File, OpenOptions, Permissions};
+use rustix::fs::{FlockOperation, Mode, flock, fstat, openat};
+use rustix::process::geteuid;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
-/// Beginning of the folder's name. The executor's process number follows, and then `WORD`.
+/// Beginning of the name of the folder with all folders of a user. The user's number follows.
+const ALL: &str = "phalanx-programs-of-user-";
+/// Beginning of a folder's name. The executor's process number follows, and then `WORD`.
 const PREFIX: &str = "phalanx-";
 const WORD: &str = "-program-";
 /// Name of the folder for checkpoints.
@@ -21,6 +31,8 @@ const CHECKPOINTS: &str = ".phalanx-checkpoints";
 #[derive(Debug)]
 pub struct Folder {
     folder: TempDir,
+    /// The same folder, opened.
+    opened: Dir,
     /// A lock that shows other executors that the folder is in use.
     _lock: File,
     /// The file that is being written.
@@ -32,12 +44,32 @@ pub struct Folder {
 impl Folder {
     /// Creates an empty folder. Folders left by executors that were killed are removed.
     pub fn new() -> io::Result<Folder> {
-        remove_stale(&std::env::temp_dir());
+        Folder::within(&std::env::temp_dir())
+    }
+
+    /// Creates it in a folder that other users may write to. If another user has taken the name of the folder for all
+    /// programs, the program's folder is made beside it, and what killed executors have left stays: no other user can stop a
+    /// program from starting.
+    fn within(shared: &Path) -> io::Result<Folder> {
+        let all = shared.join(format!("{ALL}{}", geteuid().as_raw()));
+        match private_folder::make(&all) {
+            Ok(opened) => {
+                remove_stale(&all, &opened);
+                Folder::beneath(&all)
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Folder::beneath(shared),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn beneath(parent: &Path) -> io::Result<Folder> {
         let name = format!("{PREFIX}{}{WORD}", std::process::id());
-        let folder = tempfile::Builder::new().prefix(&name).permissions(Permissions::from_mode(0o700)).tempdir()?;
-        let opened = File::open(folder.path())?;
+        let mode = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix(&name).permissions(mode).tempdir_in(parent)?;
+        let opened = File::from(private_folder::find(folder.path())?);
         flock(&opened, FlockOperation::LockExclusive)?;
-        Ok(Folder { folder, _lock: opened, file: Mutex::new(None), replaces: AtomicBool::new(false) })
+        let (file, replaces) = (Mutex::new(None), AtomicBool::new(false));
+        Ok(Folder { folder, opened: Dir::from_std_file(opened.try_clone()?), _lock: opened, file, replaces })
     }
 
     pub fn path(&self) -> &Path {
@@ -65,14 +97,14 @@ impl Folder {
         if name.is_empty() || name.len() > MOST_NAME || !inside {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file's name leads out of the program's folder"));
         }
-        let path = self.folder.path().join(name);
-        path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        let mode = if executable { 0o700 } else { 0o600 };
+        Path::new(name).parent().map_or(Ok(()), |above| self.opened.create_dir_all(above))?;
         if self.replaces.load(Ordering::Relaxed) {
             // removed first, because a process of the earlier start may still have it open
-            let _ = fs::remove_file(&path);
+            let _ = self.opened.remove_file(name);
         }
-        *lock(&self.file) = Some(OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?);
+        let mut how = OpenOptions::new();
+        how.write(true).create_new(true).mode(if executable { 0o700 } else { 0o600 });
+        *lock(&self.file) = Some(self.opened.open_with(name, &how)?.into_std());
         Ok(())
     }
 
@@ -89,15 +121,23 @@ impl Folder {
     }
 }
 
-fn remove_stale(parent: &Path) {
-    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let is_ours = |name: &str| name.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(WORD));
-    for entry in entries.filter(|entry| is_ours(&entry.file_name().to_string_lossy())) {
-        let Ok(opened) = File::open(entry.path()) else { continue };
-        if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok() && is_old(&opened) {
-            let _ = fs::remove_dir_all(entry.path());
-        }
+/// Removes the folders of killed executors from the folder for all programs.
+fn remove_stale(all: &Path, opened: &OwnedFd) {
+    let entries = rustix::fs::Dir::read_from(opened).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
+    for name in names.filter(|name| name.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(WORD))) {
+        // held until the folder is gone
+        let Some(_lock) = stale(opened, &name) else { continue };
+        let _ = fs::remove_dir_all(all.join(name));
     }
+}
+
+/// Opens and locks a folder that no process uses any more.
+fn stale(all: impl AsFd, name: &str) -> Option<File> {
+    let opened = File::from(openat(all, name, private_folder::OPEN, Mode::empty()).ok()?);
+    let is_own = fstat(&opened).is_ok_and(|found| found.st_uid == geteuid().as_raw());
+    let is_free = is_own && flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok();
+    (is_free && is_old(&opened)).then_some(opened)
 }
 
 /// Whether the folder is old enough to be removed. A folder made a moment ago may not be locked yet.
@@ -109,6 +149,109 @@ fn is_old(folder: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{AtFlags, CWD, FileType, Timespec, Timestamps, UTIME_OMIT, mknodat, utimensat};
+    use std::os::unix::fs::{chown, symlink};
+
+    const NOBODY: u32 = 65534;
+
+    fn pipe(at: &Path) {
+        mknodat(CWD, at, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    }
+
+    /// Makes a folder look as if an executor had been killed an hour ago.
+    fn age(folder: &Path) {
+        let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        let long_ago = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
+        let times = Timestamps { last_access: omitted, last_modification: long_ago };
+        utimensat(CWD, folder, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+
+    fn all(shared: &Path) -> PathBuf {
+        shared.join(format!("{ALL}{}", geteuid().as_raw()))
+    }
+
+    #[test]
+    fn what_others_put_into_a_shared_place_is_not_looked_at() {
+        let shared = tempfile::tempdir().unwrap();
+        let shared = shared.path();
+        let left = shared.join("phalanx-2-program-left");
+        fs::create_dir(&left).unwrap();
+        age(&left);
+        pipe(&shared.join("phalanx-1-program-pipe")); // opening it would wait for a writer for ever
+        let folder = Folder::within(shared).unwrap();
+        assert!(folder.path().starts_with(all(shared)) && left.exists());
+    }
+
+    #[test]
+    fn what_killed_executors_left_is_removed_and_nothing_else() {
+        let shared = tempfile::tempdir().unwrap();
+        let all = all(shared.path());
+        let other = tempfile::tempdir().unwrap();
+        fs::write(other.path().join("kept"), "").unwrap();
+        drop(private_folder::make(&all).unwrap());
+        let named = |name: &str| all.join(format!("phalanx-1-program-{name}"));
+        for name in ["left", "fresh", "anothers"] {
+            fs::create_dir(named(name)).unwrap();
+        }
+        fs::write(named("left").join("file"), "").unwrap();
+        symlink(other.path(), named("left").join("link")).unwrap();
+        symlink(other.path(), named("link")).unwrap();
+        pipe(&named("pipe"));
+        let chowned = geteuid().is_root() && chown(named("anothers"), Some(NOBODY), None).is_ok();
+        ["left", "anothers", "link", "pipe"].iter().for_each(|name| age(&named(name)));
+        let used = Folder::within(shared.path()).unwrap();
+        age(used.path());
+        let _later = Folder::within(shared.path()).unwrap();
+        assert!(!named("left").exists() && used.path().exists() && named("fresh").exists());
+        assert!(!chowned || named("anothers").exists());
+        assert!(named("pipe").exists() && named("link").exists() && other.path().join("kept").exists());
+    }
+
+    #[test]
+    fn another_user_who_takes_the_name_stops_no_program() {
+        for taken in [symlink_to_tmp as fn(&Path), pipe, open_folder, folder_of_nobody] {
+            let shared = tempfile::tempdir().unwrap();
+            taken(&all(shared.path()));
+            let folder = Folder::within(shared.path()).unwrap();
+            assert_eq!(folder.path().parent(), Some(shared.path()));
+            let mode = fs::metadata(folder.path()).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700);
+        }
+    }
+
+    fn symlink_to_tmp(at: &Path) {
+        symlink("/tmp", at).unwrap();
+    }
+
+    fn open_folder(at: &Path) {
+        fs::create_dir(at).unwrap();
+        fs::set_permissions(at, Permissions::from_mode(0o777)).unwrap();
+    }
+
+    fn folder_of_nobody(at: &Path) {
+        match geteuid().is_root() {
+            true => {
+                fs::create_dir(at).unwrap();
+                chown(at, Some(NOBODY), None).unwrap();
+            }
+            false => open_folder(at),
+        }
+    }
+
+    #[test]
+    fn no_link_in_the_folder_leads_a_file_out_of_it() {
+        let (folder, other) = (Folder::new().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(other.path().join("file"), "kept").unwrap();
+        symlink(other.path(), folder.path().join("bin")).unwrap();
+        symlink(other.path().join("file"), folder.path().join("file")).unwrap();
+        folder.open_again();
+        assert!(folder.begin("bin/new", true).is_err() && folder.begin("bin/file", true).is_err());
+        folder.begin("file", false).unwrap();
+        folder.write(b"own").unwrap();
+        assert_eq!(fs::read(other.path().join("file")).unwrap(), b"kept");
+        assert_eq!(fs::read_dir(other.path()).unwrap().count(), 1);
+        assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"own");
+    }
 
     #[test]
     fn files_are_this_users_alone_and_go_with_the_folder() {
