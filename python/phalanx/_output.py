@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
+from phalanx import _native
 from phalanx.errors import PhalanxError
 from phalanx.words import OUTPUTS, OutputWord
 
@@ -34,7 +35,8 @@ def shower(output: Output, *, others: bool) -> tuple[Show, bool] | None:
     output
         As for :class:`phalanx.Manager`.
     others
-        Whether interpreters are on other machines, so that ``None`` means ``"prefix"`` rather than ``"plain"``.
+        Whether interpreters are on other machines, so that ``None`` means ``"prefix"`` rather than ``"plain"``. What
+        they print is escaped: it must not steer the user's terminal, nor look like the output of another interpreter.
 
     Raises
     ------
@@ -48,27 +50,29 @@ def shower(output: Output, *, others: bool) -> tuple[Show, bool] | None:
     if isinstance(output, str):
         if output not in OUTPUTS:
             raise PhalanxError(f'output={output!r}: write "prefix", "plain", "off", a function of a line, or a file')
-        return _Shower(_to_standard, prefix=output == "prefix"), output == "prefix"
+        return _Shower(_to_standard, prefix=output == "prefix", escape=others), output == "prefix"
     write = getattr(output, "write", None)
     if callable(write):
-        return _Shower(lambda _, line: write(line), prefix=True), True
+        return _Shower(lambda _, line: write(line), prefix=True, escape=others), True
     if callable(output):
         take = output
-        return _Shower(lambda _, line: take(line.removesuffix("\n")), prefix=True), True
+        return _Shower(lambda _, line: take(line.removesuffix("\n")), prefix=True, escape=others), True
     raise PhalanxError(f'output={output!r}: write "prefix", "plain", "off", a function of a line, or a file')
 
 
 class _Shower:
     """Shows output. It is called in one thread only. After its first error it shows nothing any more."""
 
-    def __init__(self, write: Callable[[int, str], object], *, prefix: bool) -> None:
+    def __init__(self, write: Callable[[int, str], object], *, prefix: bool, escape: bool) -> None:
         self._write: Callable[[int, str], object] | None = write
         self._prefix = prefix
+        self._escape = escape
 
     def __call__(self, printed: list[Printed]) -> None:
         try:
             for name, kind, text in printed:
                 prefix = f"[{name}] " if self._prefix else ""
+                text = _native.escape(text) if self._escape else text
                 for line in io.StringIO(text.decode("utf-8", "backslashreplace"), newline="\n"):
                     if self._write is not None:
                         self._write(kind, prefix + line)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 # The order, low to high. Whoever adds a module gives it a place here. The root is lib.rs or __init__.py.
 MODULES = {
-    "phalanx-core": ["ids level error", "wire", "event", "flow launch space spmd transfer", "root"],
+    "phalanx-core": ["ids level error text", "wire", "event", "flow launch space spmd transfer", "root"],
     "phalanx-net": [
         "address copy forks pages preamble private_folder sync",
         "body",
@@ -48,7 +48,7 @@ MODULES = {
     "phalanx-mpi-mpich": ["abi", "c", "fortran removed", "root"],
     "phalanx-bsp": ["process", "root"],
     "phalanx-py": [
-        "errors graph owners turn",
+        "errors graph owners text turn",
         "bsp buffers grid policy",
         "files tokens transfer weights",
         "interpreter manager",

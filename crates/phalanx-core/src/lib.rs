@@ -14,5 +14,6 @@ pub mod launch;
 pub mod level;
 pub mod space;
 pub mod spmd;
+pub mod text;
 pub mod transfer;
 pub mod wire;

@@ -6,6 +6,7 @@
 
 use crate::control;
 use phalanx_core::level::{Bound, Level, LevelSet, Mark, Network, Policy, Rule};
+use phalanx_core::text::escaped;
 use phalanx_core::wire::VERSION;
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Dialled, Expected, Introduced, dial};
@@ -90,9 +91,9 @@ pub(crate) fn why_unreachable(server: &str, command: &str, error: &io::Error) ->
     }
 }
 
-/// Makes a peer's text safe for a terminal: shortens it, and removes control characters.
+/// Makes a peer's text safe for a terminal: escapes what would steer it, and shortens the text.
 pub(crate) fn printable(words: &str) -> String {
-    words.chars().filter(|c| !c.is_control()).take(MOST_SHOWN).collect()
+    escaped(words).chars().take(MOST_SHOWN).collect()
 }
 
 #[cfg(test)]
@@ -100,13 +101,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_version_is_named_without_control_characters() {
+    fn another_version_is_named_with_its_control_characters_escaped() {
         assert_eq!(check_version(&"lab:7400", VERSION), Ok(()));
         let error = check_version(&"lab:7400", "9.9\x1b[31m").unwrap_err();
         assert_eq!(
             error,
             format!(
-                "lab:7400 runs phalanx 9.9[31m, this program phalanx {VERSION}; install the same version at both ends"
+                "lab:7400 runs phalanx 9.9\\x1b[31m, this program phalanx {VERSION}; install the same version at both ends"
             )
         );
     }

@@ -1,5 +1,6 @@
 //! Assembles whole lines from the pieces of several streams.
 
+use phalanx_core::text::unfinished;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -20,7 +21,7 @@ impl<S: Copy + Eq + Hash> Lines<S> {
         let mut text = self.0.remove(&stream).unwrap_or_default();
         text.extend_from_slice(bytes);
         let whole = match text.iter().rposition(|byte| *byte == b'\n') {
-            _ if text.len() > MOST_LINE => text.len(),
+            _ if text.len() > MOST_LINE => text.len() - unfinished(&text),
             last => last.map_or(0, |last| last + 1),
         };
         let rest = text.split_off(whole);
@@ -62,5 +63,8 @@ mod tests {
         assert_eq!(lines.take(1, &piece), b"");
         assert_eq!(lines.take(1, b"y").len(), MOST_LINE + 1);
         assert!(lines.begun().is_empty());
+        let cut = ["x".repeat(MOST_LINE).as_bytes(), &"ä".as_bytes()[..1]].concat();
+        assert_eq!(lines.take(1, &cut), piece, "a character is not cut");
+        assert_eq!(lines.take(1, b"\xa4\n"), "ä\n".as_bytes());
     }
 }

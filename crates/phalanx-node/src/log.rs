@@ -1,5 +1,6 @@
 //! A service's log for the machine's owner.
 
+use phalanx_core::text::escaped;
 use std::io::Write;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -45,17 +46,22 @@ impl Log {
 
     /// Logs a line for those who look for a mistake.
     pub fn debug(&self, text: impl AsRef<str>) {
-        (self.0)(Severity::Debug, text.as_ref());
+        self.log(Severity::Debug, text.as_ref());
     }
 
     /// Logs a line about what happened.
     pub fn info(&self, text: impl AsRef<str>) {
-        (self.0)(Severity::Info, text.as_ref());
+        self.log(Severity::Info, text.as_ref());
     }
 
     /// Logs a line about what does not work as it should.
     pub fn warning(&self, text: impl AsRef<str>) {
-        (self.0)(Severity::Warning, text.as_ref());
+        self.log(Severity::Warning, text.as_ref());
+    }
+
+    /// Parts of the text may come from a peer, so that it is escaped here, whatever it is about.
+    fn log(&self, severity: Severity, text: &str) {
+        (self.0)(severity, &escaped(text));
     }
 }
 
@@ -108,6 +114,16 @@ mod tests {
         assert!(Severity::Debug < Severity::Info && Severity::Info < Severity::Warning);
         assert_eq!("info".parse(), Ok(Severity::Info));
         assert!("loud".parse::<Severity>().unwrap_err().contains("debug, info or warning"));
+    }
+
+    #[test]
+    fn no_peer_forges_a_line_or_steers_the_owners_terminal() {
+        let (sender, lines) = std::sync::mpsc::channel();
+        let log = Log::new(move |severity, text| drop(sender.send((severity, text.to_owned()))));
+        log.info("serving ada, who copies /x\n2026-01-01 INFO forged\x1b]0;title\x07");
+        let (severity, text) = lines.recv().unwrap();
+        assert_eq!(severity, Severity::Info);
+        assert_eq!(text, "serving ada, who copies /x\\x0a2026-01-01 INFO forged\\x1b]0;title\\x07");
     }
 
     #[cfg(unix)]

@@ -13,6 +13,7 @@ mod owners;
 mod policy;
 mod ranks;
 mod space;
+mod text;
 mod tokens;
 mod transfer;
 mod turn;
@@ -50,6 +51,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grid::check_member, module)?)?;
     module.add_function(wrap_pyfunction!(grid::known_members, module)?)?;
     module.add_function(wrap_pyfunction!(grid::forget_member, module)?)?;
+    module.add_function(wrap_pyfunction!(text::escape, module)?)?;
     module.add_function(wrap_pyfunction!(weights::bytes_if_alone, module)?)?;
     module.add_function(wrap_pyfunction!(policy::explain, module)?)?;
     module.add_function(wrap_pyfunction!(policy::weaker, module)?)?;

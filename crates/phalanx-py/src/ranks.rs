@@ -68,7 +68,8 @@ impl Launcher {
         let block = |(processes, command)| Block { processes, command, folder: folder.clone() };
         let programs = programs.into_iter().map(block).collect();
         let files = files.into_iter().map(|(name, path)| Staged { name, path }).collect();
-        let look = Look { prefix, terminals, colours, hidden: !shown, folder: output };
+        let foreign = executors.is_some();
+        let look = Look { prefix, terminals, colours, foreign, hidden: !shown, folder: output };
         let move_slow = move_slow.map(|(times, steps)| Limit { times, steps });
         let checkpoints = checkpoints.map(|(every, restarts)| Checkpoints { every, restarts, move_slow });
         let hosts = executors.map(to_hosts).transpose()?;

@@ -14,6 +14,7 @@ from typing import Any, TextIO, TypeVar
 
 import click
 
+from phalanx import _native
 from phalanx.errors import TransferError
 from phalanx.grid import Grid
 from phalanx.security import read_policy
@@ -245,8 +246,11 @@ def _is_unread(stream: TextIO) -> bool:
 
 def printable(text: str) -> str:
     """A name or a reason without what a terminal would take for a command: the other end may have chosen it."""
-    signs = (sign if sign.isprintable() else sign.encode("unicode_escape", "surrogatepass").decode() for sign in text)
-    return "".join(signs)
+    try:
+        encoded = text.encode("utf-8", "surrogateescape")  # as names of files come from the system
+    except UnicodeEncodeError:
+        encoded = text.encode("utf-8", "backslashreplace")
+    return _native.escape(encoded, one=True).decode()
 
 
 def complain(place: str, error: TransferError | Unknown) -> None:

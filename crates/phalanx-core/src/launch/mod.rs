@@ -17,6 +17,7 @@ pub use meeting::Place;
 pub use worlds::MOST_SPAWNED;
 
 use crate::level::Levels;
+use crate::text::escaped;
 use crate::wire::machines::Exit;
 use crate::wire::ranks::{Entry, FromRank, Listens, MOST_CERTIFICATE, MOST_TEXT, ToRank};
 use crate::wire::universe::Wanted;
@@ -386,7 +387,7 @@ impl Launch {
     }
 
     fn abort(&mut self, rank: u32, code: i32, text: &str) {
-        let text: String = text.chars().filter(|c| !c.is_control()).take(MOST_TEXT).collect();
+        let text: String = escaped(text.trim_end()).chars().take(MOST_TEXT).collect();
         let separator = if text.is_empty() { "" } else { ": " };
         self.restart.give_up();
         let what = format!("{} aborted with code {code}{separator}{text}", self.name(rank));

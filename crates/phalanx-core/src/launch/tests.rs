@@ -146,7 +146,7 @@ fn an_abort_ends_all_with_its_code_and_words_that_steer_no_terminal() {
         let mut it = joined(&[0, 0], true);
         it.on_message(MS, 1, FromRank::Abort { code, text: "\x1b[2Jno\n".into() });
         let commands = it.take();
-        assert_eq!(said(&commands), [format!("rank 1 on lab0 aborted with code {code}: [2Jno")]);
+        assert_eq!(said(&commands), [format!("rank 1 on lab0 aborted with code {code}: \\x1b[2Jno")]);
         assert!(matches!(&commands[0], Tell { ranks, message: ToRank::Abort { rank: 1, .. } } if *ranks == [0]));
         assert_eq!(end_all(&mut it, &Exit::Code(9)), [Finish { code: exit }]);
     }

@@ -2,10 +2,12 @@
 
 use super::streams::Taker;
 use crate::lines::Lines;
+use phalanx_core::text::escaped_lines;
 use phalanx_core::wire::machines::{Kind, Source};
 use phalanx_net::sync::lock;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -26,6 +28,9 @@ pub struct Look {
     pub terminals: [bool; 2],
     /// Whether terminals show colours.
     pub colours: bool,
+    /// Whether the processes run on other machines. What they print is then escaped on terminals and in lines with a prefix,
+    /// because it must not steer the user's terminal, nor look like the output of another rank.
+    pub foreign: bool,
     /// Nothing is written to standard output and error, not even the launcher's own lines.
     pub hidden: bool,
     /// A folder for one file per rank and stream, like `3.out`, `3.err`.
@@ -183,12 +188,18 @@ impl Screen {
             if !goes_on {
                 self.push_prefix(source, &mut text);
             }
-            text.extend_from_slice(line);
+            text.extend_from_slice(&self.shown(source.kind, line));
             goes_on = false;
         }
         self.open[place] = (lines.last() != Some(&b'\n')).then_some(source);
         self.write(source.kind, &text);
         self.text = text;
+    }
+
+    /// A line as it is shown. Output without prefixes that goes to a file or to another program may be of any bytes.
+    fn shown<'a>(&self, kind: Kind, line: &'a [u8]) -> Cow<'a, [u8]> {
+        let is_read = self.look.prefix || self.look.terminals[kind as usize];
+        if self.look.foreign && is_read { escaped_lines(line) } else { Cow::Borrowed(line) }
     }
 
     fn push_prefix(&self, source: Source, text: &mut Vec<u8>) {
@@ -246,5 +257,28 @@ impl Screen {
         if let Some(on_trouble) = self.on_trouble.take() {
             on_trouble(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TITLE: &[u8] = "\x1b]0;title\x07\u{202e}[1] forged\r[1] ä\t✓\n".as_bytes();
+
+    fn shown(look: Look) -> Vec<u8> {
+        let output = Output::new(look, Box::new(|_| ()));
+        let screen = lock(&output.screen);
+        screen.shown(Kind::Output, TITLE).into_owned()
+    }
+
+    #[test]
+    fn what_ranks_elsewhere_print_steers_no_terminal_and_forges_no_line() {
+        let safe = "\\x1b]0;title\\x07\\u{202e}[1] forged\\x0d[1] ä\t✓\n".as_bytes();
+        let elsewhere = Look { foreign: true, ..Look::default() };
+        assert_eq!(shown(Look { prefix: true, ..elsewhere.clone() }), safe);
+        assert_eq!(shown(Look { terminals: [true, false], ..elsewhere.clone() }), safe);
+        assert_eq!(shown(elsewhere), TITLE, "what another program reads may be of any bytes");
+        assert_eq!(shown(Look { prefix: true, ..Look::default() }), TITLE, "the user's own processes are at their terminal");
     }
 }
