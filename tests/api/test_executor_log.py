@@ -46,6 +46,20 @@ def test_the_level_chooses_what_is_logged(tmp_path: Path) -> None:
         assert [line.split()[2] for line in warning().splitlines()] == ["WARNING"]
 
 
+def test_a_flood_of_refused_peers_is_a_few_lines(tmp_path: Path) -> None:
+    with Executors(tmp_path) as grid:
+        host, _, port = grid.start("labpc").rpartition(":")
+        for _ in range(300):
+            with socket.create_connection((host, int(port))) as stranger:
+                stranger.sendall(b"GET / HTTP/1.0\r\n\r\n".ljust(23))
+                assert stranger.recv(1) == b""
+        log = grid.started[0].stderr
+        until(lambda: "does not speak phalanx" in log(), timeout=30, what="the peers that were refused")
+        lines = [line for line in log().splitlines() if "does not speak phalanx" in line]
+        # Five in a minute, a count at its end, and the flood may last for a minute.
+        assert len(lines) <= 2 * 6, lines
+
+
 def test_a_manager_that_goes_while_an_interpreter_begins_leaves_no_traceback(tmp_path: Path) -> None:
     with Executors(tmp_path) as grid:
         address = grid.start("labpc")

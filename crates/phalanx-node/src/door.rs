@@ -1,7 +1,7 @@
 //! The door: how peers connect to an executor or a server of spaces. Each peer is accepted in a thread of its own and has a few
 //! seconds to authenticate. The number of peers that have not authenticated yet is limited.
 
-use crate::log::Log;
+use crate::log::{Log, Severity};
 use phalanx_core::level::{LevelSet, Levels};
 use phalanx_net::identity::{Member, Role, role_and_name};
 use phalanx_net::preamble::Preamble;
@@ -100,9 +100,17 @@ impl Door {
             let door = peer.door.clone();
             if let Err(error) = peer.serve() {
                 let from = from.map_or("a process of this machine".to_owned(), |from| from.to_string());
+                let why = error.to_string();
                 match error.kind() {
-                    io::ErrorKind::UnexpectedEof => door.log.debug(format!("{from} left before it was served")),
-                    _ => door.log.warning(format!("refused {from}: {error}")),
+                    io::ErrorKind::UnexpectedEof => {
+                        let what = "left before it was served";
+                        door.log.limited(Severity::Debug, what, format!("{from} {what}"));
+                    }
+                    _ => door.log.limited(
+                        Severity::Warning,
+                        &format!("refused: {why}"),
+                        format!("refused {from}: {why}"),
+                    ),
                 }
             }
             door.proved(number); // or the peer is gone

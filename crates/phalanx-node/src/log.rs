@@ -1,10 +1,19 @@
 //! A service's log for the machine's owner.
 
+mod limits;
+
+use limits::{Hidden, Limits};
 use phalanx_core::text::escaped;
+use phalanx_net::sync::lock;
 use std::io::Write;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The period for which the lines of a cause are limited.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The severity of a line, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,14 +28,26 @@ pub enum Severity {
 
 /// Where log lines go.
 #[derive(Clone)]
-pub struct Log(Arc<Take>);
+pub struct Log(Arc<Shared>);
 
 type Take = dyn Fn(Severity, &str) + Send + Sync;
+
+struct Shared {
+    take: Box<Take>,
+    limits: Mutex<Limits>,
+    /// Whether a thread waits for the end of a period to say what was not shown in it.
+    is_awaited: AtomicBool,
+}
 
 impl Log {
     /// A log that hands its lines to a function.
     pub fn new(take: impl Fn(Severity, &str) + Send + Sync + 'static) -> Log {
-        Log(Arc::new(take))
+        Log::limited_to(MINUTE, take)
+    }
+
+    fn limited_to(period: Duration, take: impl Fn(Severity, &str) + Send + Sync + 'static) -> Log {
+        let (limits, is_awaited) = (Mutex::new(Limits::new(period)), AtomicBool::new(false));
+        Log(Arc::new(Shared { take: Box::new(take), limits, is_awaited }))
     }
 
     /// A log that discards its lines.
@@ -59,9 +80,63 @@ impl Log {
         self.log(Severity::Warning, text.as_ref());
     }
 
+    /// Logs a line that any peer can cause, as often as it likes. Of each cause, the first lines in a minute are shown,
+    /// and then how many there were.
+    pub fn limited(&self, severity: Severity, cause: &str, text: impl AsRef<str>) {
+        let now = Instant::now();
+        let (hidden, is_shown) = {
+            let mut limits = lock(&self.0.limits);
+            (limits.end(now), limits.admit(severity, cause, now))
+        };
+        hidden.into_iter().for_each(|hidden| self.0.summarize(hidden));
+        match is_shown {
+            true => self.log(severity, text.as_ref()),
+            false => self.await_end(),
+        }
+    }
+
+    /// Starts a thread that says what was not shown, even if nothing is logged any more. There is one at a time.
+    fn await_end(&self) {
+        if !self.0.is_awaited.swap(true, Ordering::AcqRel) {
+            let lines = Arc::downgrade(&self.0);
+            let started =
+                thread::Builder::new().name("phalanx-log".into()).spawn(move || Shared::summarize_all(&lines));
+            if started.is_err() {
+                self.0.is_awaited.store(false, Ordering::Release);
+            }
+        }
+    }
+
+    fn log(&self, severity: Severity, text: &str) {
+        self.0.log(severity, text);
+    }
+}
+
+impl Shared {
     /// Parts of the text may come from a peer, so that it is escaped here, whatever it is about.
     fn log(&self, severity: Severity, text: &str) {
-        (self.0)(severity, &escaped(text));
+        (self.take)(severity, &escaped(text));
+    }
+
+    fn summarize(&self, Hidden { severity, cause, count }: Hidden) {
+        self.log(severity, &format!("and {count} more in the last minute: {cause}"));
+    }
+
+    /// Waits for the ends of periods, until one has passed in which everything was shown.
+    fn summarize_all(lines: &Weak<Shared>) {
+        loop {
+            let Some(this) = lines.upgrade() else { return };
+            let mut limits = lock(&this.limits);
+            let Some(end) = limits.next_end() else {
+                // under the lock, so that a line that is counted later starts another thread
+                return this.is_awaited.store(false, Ordering::Release);
+            };
+            let hidden = limits.end(Instant::now());
+            drop(limits);
+            hidden.into_iter().for_each(|hidden| this.summarize(hidden));
+            drop(this); // a log that nobody uses any more ends meanwhile
+            thread::sleep(end.saturating_duration_since(Instant::now()));
+        }
     }
 }
 
@@ -124,6 +199,26 @@ mod tests {
         let (severity, text) = lines.recv().unwrap();
         assert_eq!(severity, Severity::Info);
         assert_eq!(text, "serving ada, who copies /x\\x0a2026-01-01 INFO forged\\x1b]0;title\\x07");
+    }
+
+    #[test]
+    fn a_flood_of_refusals_is_a_few_lines_and_a_count() {
+        let (sender, lines) = std::sync::mpsc::channel();
+        let log = Log::limited_to(Duration::from_millis(500), move |_, text| drop(sender.send(text.to_owned())));
+        for port in 0..1000 {
+            log.limited(Severity::Warning, "no TLS", format!("refused 1.2.3.4:{port}: no TLS"));
+        }
+        let (mut shown, mut hidden) = (0, 0);
+        while shown + hidden < 1000 {
+            // nothing is logged any more: the last count comes by itself
+            let text = lines.recv_timeout(Duration::from_secs(60)).unwrap();
+            match text.strip_prefix("and ").and_then(|rest| rest.strip_suffix(" more in the last minute: no TLS")) {
+                Some(count) => hidden += count.parse::<u64>().unwrap(),
+                None => shown += 1,
+            }
+        }
+        assert_eq!(shown + hidden, 1000, "every refusal is shown or counted");
+        assert!(hidden > 0, "{shown}");
     }
 
     #[cfg(unix)]

@@ -7,7 +7,7 @@ use super::session::{MOST_UNOPENED, Session, turn_away};
 use super::visitor::{Visitor, share};
 use super::{Access, Caps, Directory, Hosted, Place, Spaces, Who};
 use crate::door::{Door, Peer, check_accepted, refused};
-use crate::log::Log;
+use crate::log::{Log, Severity};
 use phalanx_core::error::SpaceError;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy, Reach};
 use phalanx_net::address::Address;
@@ -145,7 +145,8 @@ impl Service {
         let session = Session::new(&self.spaces, &visitor, is_private, link, finisher, budget);
         let error = session.run(reader, || self.closed.load(Ordering::Acquire));
         if error.is_attack() {
-            self.log.warning(format!("{} was cut off: {error}", visitor.name()));
+            let text = format!("{} was cut off: {error}", visitor.name());
+            self.log.limited(Severity::Warning, &format!("cut off: {error}"), text);
         }
         Ok(())
     }
