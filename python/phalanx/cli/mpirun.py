@@ -65,7 +65,8 @@ OPTIONS = [
         "--env",
         multiple=True,
         metavar="NAME[=VALUE]",
-        help="Set an environment variable of the processes (may be repeated).",
+        help="An environment variable of the processes (may be repeated). NAME alone takes its value from here; write "
+        "a secret so, because other users of this machine can read command lines.",
     ),
     click.option(
         "--output", type=click.Path(file_okay=False, path_type=Path), help="A folder for each process' output."
