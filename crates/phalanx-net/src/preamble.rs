@@ -65,13 +65,9 @@ impl Preamble {
         to.write_all(&self.bytes())
     }
 
-    /// The bytes on which the keys of the handshake depend. None for a data link: the executor reads its preamble, and
-    /// the interpreter does the handshake, in which both ends know each other's certificate.
+    /// The bytes on which the keys of the handshake depend: all of them, for every service.
     pub fn bound(self) -> Vec<u8> {
-        match self {
-            Preamble::Data { .. } => Vec::new(),
-            _ => self.bytes(),
-        }
+        self.bytes()
     }
 
     /// The 23 bytes.
@@ -151,6 +147,36 @@ mod tests {
                 let read = Preamble::read(&mut &changed[..]).ok();
                 assert!(read.is_none_or(|read| read != preamble), "{preamble:?}, byte {at}");
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Preamble; 11] = [
+        Preamble::Control,
+        Preamble::Data { token: [1; 16] },
+        Preamble::Space { shakes: true },
+        Preamble::Space { shakes: false },
+        Preamble::Replica,
+        Preamble::Ranks,
+        Preamble::Transfer,
+        Preamble::Executor,
+        Preamble::Stream { token: [2; 12], number: 3 },
+        Preamble::Files,
+        Preamble::Rank { rank: 4 },
+    ];
+
+    #[test]
+    fn the_keys_depend_on_all_that_is_said_for_every_service() {
+        for preamble in ALL {
+            let mut said = Vec::new();
+            preamble.write(&mut said).unwrap();
+            assert_eq!(preamble.bound(), said, "{preamble:?}");
+            assert_eq!(Preamble::read(&mut &said[..]).unwrap(), preamble);
+            assert_eq!(ALL.iter().filter(|other| other.bound() == said).count(), 1, "{preamble:?}");
         }
     }
 }

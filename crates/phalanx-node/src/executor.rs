@@ -379,9 +379,10 @@ impl Service {
         let identity = |error: IdentityError| io::Error::other(error);
         let own = KeyedCertificate::ephemeral().map_err(identity)?;
         let secrets = levels.need_handshake().then(|| Secrets::new(&own, &session.certificate));
-        let begin = Begin { machine: self.member.name.clone(), path: Vec::new(), levels, secrets };
-        let process = Process::start(&self.options.command, &begin)?;
         let token = random_token();
+        let (machine, said) = (self.member.name.clone(), Preamble::Data { token }.bound());
+        let begin = Begin { machine, path: Vec::new(), levels, said, secrets };
+        let process = Process::start(&self.options.command, &begin)?;
         let process = Arc::new(Mutex::new(process));
         lock(&self.expecting).insert(token, (session.from, process.clone()));
         lock(&session.interpreters).insert(request, Started { process, token, _place: place });

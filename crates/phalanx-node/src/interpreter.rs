@@ -36,6 +36,9 @@ pub struct Begin {
     pub path: Vec<String>,
     /// How its data link is protected.
     pub levels: Levels,
+    /// What the peer said in the clear before the handshake, on which the keys depend: the executor has read it. Empty on
+    /// the user's own machine, where nothing is said before.
+    pub said: Vec<u8>,
     /// Certificate, key, and the peer's certificate. `None` if the data link has no handshake.
     pub secrets: Option<Secrets>,
 }
@@ -205,7 +208,7 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader, Arc<Printing>)> {
             let own = KeyedCertificate::from_parts(secrets.certificate, secrets.key);
             let connection = own.server_of(&secrets.peer).map_err(io::Error::other)?;
             let until = Instant::now() + HANDSHAKE_PATIENCE;
-            let shaken = offer(connection, begin.levels.exactly(), &[], &mut data.until(until))?;
+            let shaken = offer(connection, begin.levels.exactly(), &begin.said, &mut data.until(until))?;
             Link::new(data, Some(shaken), MAX_BODY)?
         }
     };

@@ -65,7 +65,8 @@ impl Source for ThisMachine {
         let levels = self.agreed.levels;
         let theirs = levels.need_handshake().then(KeyedCertificate::ephemeral).transpose()?;
         let secrets = theirs.as_ref().map(|theirs| Secrets::new(theirs, &self.own.certificate));
-        let begin = Begin { machine: MACHINE.to_owned(), path: self.start.path.clone(), levels, secrets };
+        let (machine, path, said) = (MACHINE.to_owned(), self.start.path.clone(), Vec::new());
+        let begin = Begin { machine, path, levels, said, secrets };
         let process = Process::start(&self.start.command, &begin)?;
         let (mut data, child_end) = Socket::pair()?;
         process.give(&child_end)?;
