@@ -151,7 +151,7 @@ fn receive(address: &str) {
     } else {
         let levels = Levels::all(Level::ALL[usize::from(word[1])]);
         let mut socket = Socket::tcp(stream).unwrap();
-        let own = KeyedCertificate::from_parts(certificate, key);
+        let own = KeyedCertificate::from_parts(certificate, key.into());
         let soon = Instant::now() + Duration::from_secs(10);
         let server = || own.server_of(&peer).unwrap();
         let shake_hands = || offer(server(), levels.exactly(), &[], &mut socket.until(soon)).unwrap();

@@ -7,6 +7,7 @@
 use aes_gcm_siv::aead::{Aead, KeyInit, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Nonce};
 use ring::rand::{SecureRandom, SystemRandom};
+use zeroize::Zeroizing;
 
 /// Bytes of a key.
 pub const KEY: usize = 32;
@@ -35,8 +36,8 @@ impl SealingKey {
     }
 
     /// A new random secret. Panics if the system has no random numbers.
-    pub fn random() -> [u8; KEY] {
-        random()
+    pub fn random() -> Zeroizing<[u8; KEY]> {
+        Zeroizing::new(random())
     }
 
     /// Seals a value. If it is `matched`, the result is the same every time. `None`: the value is longer than 64 GiB.

@@ -14,6 +14,7 @@ use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
 use rustls::{Connection, HandshakeKind};
 use std::io::{self, Read, Write};
+use zeroize::Zeroizing;
 
 /// Content type, version and length before a record.
 pub const RECORD_HEAD: usize = 5;
@@ -45,9 +46,9 @@ impl Shaken {
     /// Derives the keys for a link of these levels after a handshake. `said`: the bytes that the client sent in the
     /// clear before.
     fn of(connection: &mut Connection, levels: Levels, said: &[u8]) -> io::Result<Shaken> {
-        let mut exported = [0; 2 * SECRET];
+        let mut exported = Zeroizing::new([0; 2 * SECRET]);
         let context = [&Mark::ALL.map(|mark| levels.of(mark) as u8), said].concat();
-        connection.export_keying_material(&mut exported, EXPORTED, Some(&context)).map_err(invalid)?;
+        connection.export_keying_material(&mut exported[..], EXPORTED, Some(&context)).map_err(invalid)?;
         let (of_client, of_server) = exported.split_at(SECRET);
         let [of_client, of_server] =
             [of_client, of_server].map(|half| Context::new(half.try_into().expect("is a half")));

@@ -19,6 +19,7 @@ use std::io::{self, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
 
 /// A handshake takes milliseconds, or seconds where both machines are busy.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
@@ -47,7 +48,7 @@ pub struct Begin {
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Secrets {
     certificate: Vec<u8>,
-    key: Vec<u8>,
+    key: Zeroizing<Vec<u8>>,
     peer: Vec<u8>,
 }
 
@@ -91,7 +92,7 @@ impl Process {
         let child = command.spawn()?;
         // held from here on, so that the child is ended if anything fails
         let process = Process { child, tether, before, end: None };
-        let bytes = postcard::to_stdvec(begin).map_err(io::Error::other)?;
+        let bytes = Zeroizing::new(postcard::to_stdvec(begin).map_err(io::Error::other)?);
         (&process.tether).write_all(&(bytes.len() as u32).to_le_bytes())?;
         (&process.tether).write_all(&bytes)?;
         Ok(process)
@@ -198,11 +199,12 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader, Arc<Printing>)> {
     if length > MOST_BEGIN {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "this process is started by an executor only"));
     }
-    let mut bytes = vec![0; length as usize];
+    let mut bytes = Zeroizing::new(vec![0; length as usize]);
     tether.read_exact(&mut bytes)?;
-    let begin: Begin = postcard::from_bytes(&bytes).map_err(io::Error::other)?;
+    let mut begin: Begin = postcard::from_bytes(&bytes).map_err(io::Error::other)?;
     let mut data = tether.receive_socket()?;
-    let (link, reader) = match begin.secrets.clone() {
+    // Taken out, so that no key is left where the user's code will run.
+    let (link, reader) = match begin.secrets.take() {
         None => Link::sharing(data, MAX_BODY)?, // only over a unix socket; the manager does the same then
         Some(secrets) => {
             let own = KeyedCertificate::from_parts(secrets.certificate, secrets.key);

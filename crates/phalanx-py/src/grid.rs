@@ -7,14 +7,16 @@ use phalanx_net::identity::{
 use phalanx_node::dialler::Dialler as NodeDialler;
 use phalanx_node::known_members::{KnownError, KnownMember, KnownMembers};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// Makes the authority file of a new grid. With a passphrase its key is locked.
 #[pyfunction]
 #[pyo3(signature = (passphrase = None))]
-pub fn create_grid(passphrase: Option<&str>) -> PyResult<String> {
-    Authority::create().and_then(|authority| authority.to_pem(passphrase)).map_err(identity)
+pub fn create_grid<'py>(py: Python<'py>, passphrase: Option<&str>) -> PyResult<Bound<'py, PyString>> {
+    let pem = Authority::create().and_then(|authority| authority.to_pem(passphrase)).map_err(identity)?;
+    Ok(PyString::new(py, &pem))
 }
 
 /// Whether the text of an authority file needs a passphrase.
@@ -25,16 +27,32 @@ pub fn is_locked_grid(authority: &str) -> bool {
 
 /// The text of an authority file under another passphrase, or none.
 #[pyfunction]
-pub fn lock_grid(authority: &str, file: &str, passphrase: Option<&str>, new: Option<&str>) -> PyResult<String> {
-    to_authority(authority, file, passphrase)?.to_pem(new).map_err(identity)
+#[pyo3(signature = (authority, file, passphrase, new))]
+pub fn lock_grid<'py>(
+    py: Python<'py>,
+    authority: &str,
+    file: &str,
+    passphrase: Option<&str>,
+    new: Option<&str>,
+) -> PyResult<Bound<'py, PyString>> {
+    let pem = to_authority(authority, file, passphrase)?.to_pem(new).map_err(identity)?;
+    Ok(PyString::new(py, &pem))
 }
 
 /// Makes the identity file of a new member from the text of the authority file. `file` names that file in errors.
 #[pyfunction]
 #[pyo3(signature = (authority, role, name, file = "authority.pem", passphrase = None))]
-pub fn issue_member(authority: &str, role: &str, name: &str, file: &str, passphrase: Option<&str>) -> PyResult<String> {
+pub fn issue_member<'py>(
+    py: Python<'py>,
+    authority: &str,
+    role: &str,
+    name: &str,
+    file: &str,
+    passphrase: Option<&str>,
+) -> PyResult<Bound<'py, PyString>> {
     let role = to_role(role)?;
-    to_authority(authority, file, passphrase)?.issue(role, name).map_err(identity)
+    let pem = to_authority(authority, file, passphrase)?.issue(role, name).map_err(identity)?;
+    Ok(PyString::new(py, &pem))
 }
 
 fn to_role(role: &str) -> PyResult<Role> {
@@ -47,8 +65,9 @@ fn to_authority(text: &str, file: &str, passphrase: Option<&str>) -> PyResult<Au
 
 /// Makes a private key and a request for its certificate, both as PEM.
 #[pyfunction]
-pub fn request_member(role: &str, name: &str) -> PyResult<(String, String)> {
-    request(to_role(role)?, name).map_err(identity)
+pub fn request_member<'py>(py: Python<'py>, role: &str, name: &str) -> PyResult<(Bound<'py, PyString>, String)> {
+    let (key, request) = request(to_role(role)?, name).map_err(identity)?;
+    Ok((PyString::new(py, &key), request))
 }
 
 /// Signs a request with the text of the authority file. Returns the member's role and name, and its certificates. `file` names the

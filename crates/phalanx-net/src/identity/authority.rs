@@ -7,12 +7,19 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use zeroize::{Zeroize, Zeroizing};
 
 /// A grid's certificate authority. Its key can make members, so only the grid's owner should be able to read it.
 #[derive(Debug)]
 pub struct Authority {
     key: KeyPair,
     certificate: String,
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        self.key.zeroize();
+    }
 }
 
 impl Authority {
@@ -34,7 +41,7 @@ impl Authority {
     pub fn parse(pem: &str, passphrase: Option<&str>) -> Result<Authority, IdentityError> {
         let start = pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::DamagedAuthority("certificate"))?;
         let key = match (locked::is_locked(pem), passphrase) {
-            (false, _) => pem[..start].to_owned(),
+            (false, _) => pem[..start].to_owned().into(),
             (true, Some(passphrase)) => locked::unlock(&pem[..start], passphrase)?,
             (true, None) => return Err(IdentityError::Passphrase),
         };
@@ -46,16 +53,19 @@ impl Authority {
     }
 
     /// The key and the certificate, as PEM. With a passphrase the key is locked.
-    pub fn to_pem(&self, passphrase: Option<&str>) -> Result<String, IdentityError> {
-        let key = self.key.serialize_pem();
-        let key = passphrase.map_or(Ok(key.clone()), |passphrase| locked::lock(&key, passphrase))?;
-        Ok(format!("{key}{}", self.certificate))
+    pub fn to_pem(&self, passphrase: Option<&str>) -> Result<Zeroizing<String>, IdentityError> {
+        let key = Zeroizing::new(self.key.serialize_pem());
+        let locked = passphrase.map(|passphrase| locked::lock(&key, passphrase)).transpose()?;
+        Ok([locked.as_ref().unwrap_or(&key), &self.certificate].concat().into())
     }
 
     /// Makes the identity file of a new member, with its private key.
-    pub fn issue(&self, role: Role, name: &str) -> Result<String, IdentityError> {
-        let key = KeyPair::generate()?;
-        Ok(format!("{}{}", self.certify(role, name, &key)?, key.serialize_pem()))
+    pub fn issue(&self, role: Role, name: &str) -> Result<Zeroizing<String>, IdentityError> {
+        let mut key = KeyPair::generate()?;
+        let certificates = self.certify(role, name, &key);
+        let pem = Zeroizing::new(key.serialize_pem());
+        key.zeroize();
+        Ok([&certificates?, pem.as_str()].concat().into())
     }
 
     /// Signs the text of a [`request`]. Returns the member's role and name, and the certificates of its identity file.
@@ -82,10 +92,12 @@ impl Authority {
 }
 
 /// Makes a private key, which stays where it is made, and a request for its certificate, which everyone may see. Both are PEM.
-pub fn request(role: Role, name: &str) -> Result<(String, String), IdentityError> {
-    let key = KeyPair::generate()?;
-    let request = member_params(role, name)?.self_signed(&key)?.pem();
-    Ok((key.serialize_pem(), request.replace("CERTIFICATE", LABEL)))
+pub fn request(role: Role, name: &str) -> Result<(Zeroizing<String>, String), IdentityError> {
+    let mut key = KeyPair::generate()?;
+    let request = member_params(role, name).and_then(|params| Ok(params.self_signed(&key)?.pem()));
+    let pem = Zeroizing::new(key.serialize_pem());
+    key.zeroize();
+    Ok((pem, request?.replace("CERTIFICATE", LABEL)))
 }
 
 /// The PEM label of a request. Inside is a certificate that the key signed itself.

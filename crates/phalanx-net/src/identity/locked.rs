@@ -6,6 +6,7 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::pbkdf2;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::num::NonZeroU32;
+use zeroize::Zeroizing;
 
 /// The PEM label of a locked key, which the tag of its bytes covers too.
 const LABEL: &str = "PHALANX LOCKED KEY";
@@ -19,25 +20,25 @@ pub(super) fn is_locked(text: &str) -> bool {
 }
 
 /// Locks the text of a private key. Returns PEM.
-pub(super) fn lock(key: &str, passphrase: &str) -> Result<String, IdentityError> {
+pub(super) fn lock(key: &str, passphrase: &str) -> Result<Zeroizing<String>, IdentityError> {
     let mut head = [0; SALT + NONCE_LEN];
     SystemRandom::new().fill(&mut head).map_err(|_| rustls::Error::FailedToGetRandomBytes)?;
     let (salt, nonce) = parts(&head)?;
     let mut sealed = key.as_bytes().to_vec();
     let done = cipher(salt, passphrase).seal_in_place_append_tag(nonce, Aad::from(LABEL), &mut sealed);
     done.map_err(|_| IdentityError::DamagedAuthority("private key"))?;
-    Ok(pem::encode(&Pem::new(LABEL, [&head[..], &sealed].concat())))
+    Ok(pem::encode(&Pem::new(LABEL, [&head[..], &sealed].concat())).into())
 }
 
 /// Opens what [`lock`] returned.
-pub(super) fn unlock(text: &str, passphrase: &str) -> Result<String, IdentityError> {
+pub(super) fn unlock(text: &str, passphrase: &str) -> Result<Zeroizing<String>, IdentityError> {
     let damaged = || IdentityError::DamagedAuthority("private key");
-    let mut bytes = pem::parse(text).map_err(|_| damaged())?.into_contents();
+    let mut bytes = Zeroizing::new(pem::parse(text).map_err(|_| damaged())?.into_contents());
     let (head, sealed) = bytes.split_at_mut_checked(SALT + NONCE_LEN).ok_or_else(damaged)?;
     let (salt, nonce) = parts(head)?;
     let opened = cipher(salt, passphrase).open_in_place(nonce, Aad::from(LABEL), sealed);
     let opened = opened.map_err(|_| IdentityError::Passphrase)?;
-    String::from_utf8(opened.to_vec()).map_err(|_| damaged())
+    Ok(std::str::from_utf8(opened).map_err(|_| damaged())?.to_owned().into())
 }
 
 fn parts(head: &[u8]) -> Result<(&[u8], Nonce), IdentityError> {
@@ -47,9 +48,9 @@ fn parts(head: &[u8]) -> Result<(&[u8], Nonce), IdentityError> {
 }
 
 fn cipher(salt: &[u8], passphrase: &str) -> LessSafeKey {
-    let mut key = [0; 32];
-    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ROUNDS, salt, passphrase.as_bytes(), &mut key);
-    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key).expect("is as long as a key"))
+    let mut key = Zeroizing::new([0; 32]);
+    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ROUNDS, salt, passphrase.as_bytes(), &mut *key);
+    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &*key).expect("is as long as a key"))
 }
 
 #[cfg(test)]
@@ -60,7 +61,7 @@ mod tests {
     fn a_locked_key_opens_with_its_passphrase_only() {
         let locked = lock("the key", "long and odd").expect("can be locked");
         assert!(is_locked(&locked) && !locked.contains("the key"));
-        assert_eq!(unlock(&locked, "long and odd").expect("is its passphrase"), "the key");
+        assert_eq!(unlock(&locked, "long and odd").expect("is its passphrase").as_str(), "the key");
         assert!(matches!(unlock(&locked, "long and old"), Err(IdentityError::Passphrase)));
         assert_ne!(locked, lock("the key", "long and odd").expect("can be locked"), "each has its own salt");
     }

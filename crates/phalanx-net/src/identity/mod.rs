@@ -16,14 +16,17 @@ use pinned::Pinned;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ServerConfig, ServerConnection, ServerSessionMemoryCache, WebPkiClientVerifier};
-use rustls::{Connection, RootCertStore};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{Connection, InconsistentKeys, RootCertStore};
 use std::str::FromStr;
 use std::sync::Arc;
 use thiserror::Error;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Limit on the sessions that a server keeps for resumption.
 const SESSIONS: usize = 1024;
@@ -114,6 +117,12 @@ pub struct KeyedCertificate {
     key: PrivateKeyDer<'static>,
 }
 
+impl Drop for KeyedCertificate {
+    fn drop(&mut self) {
+        self.key.zeroize();
+    }
+}
+
 impl Clone for KeyedCertificate {
     fn clone(&self) -> Self {
         KeyedCertificate { certificate: self.certificate.clone(), key: self.key.clone_key() }
@@ -124,19 +133,32 @@ impl KeyedCertificate {
     /// An identity for a single link, without a certificate authority. The peer learns over another, secured link which
     /// certificate to expect.
     pub fn ephemeral() -> Result<KeyedCertificate, IdentityError> {
-        let key = KeyPair::generate()?;
+        let mut key = KeyPair::generate()?;
         let certificate = CertificateParams::new(Vec::new())?.self_signed(&key)?;
-        Ok(KeyedCertificate::from_parts(certificate.der().to_vec(), key.serialize_der()))
+        let der = Zeroizing::new(key.serialize_der());
+        key.zeroize();
+        Ok(KeyedCertificate::from_parts(certificate.der().to_vec(), der))
     }
 
     /// From DER, as [`KeyedCertificate::to_parts`] returned it.
-    pub fn from_parts(certificate: Vec<u8>, key: Vec<u8>) -> KeyedCertificate {
-        KeyedCertificate { certificate: certificate.into(), key: PrivatePkcs8KeyDer::from(key).into() }
+    pub fn from_parts(certificate: Vec<u8>, mut key: Zeroizing<Vec<u8>>) -> KeyedCertificate {
+        let key = PrivatePkcs8KeyDer::from(std::mem::take(&mut *key));
+        KeyedCertificate { certificate: certificate.into(), key: key.into() }
     }
 
     /// Certificate and key as DER.
-    pub fn to_parts(&self) -> (Vec<u8>, Vec<u8>) {
-        (self.certificate.to_vec(), self.key.secret_der().to_vec())
+    pub fn to_parts(&self) -> (Vec<u8>, Zeroizing<Vec<u8>>) {
+        (self.certificate.to_vec(), self.key.secret_der().to_vec().into())
+    }
+
+    /// The certificate and the key as TLS uses them. The library takes a key that it may keep a copy of; from a reference
+    /// it makes none but that of its cipher.
+    fn signing(&self) -> Result<Arc<SingleCertAndKey>, rustls::Error> {
+        let certified = CertifiedKey::new(vec![self.certificate.clone()], any_supported_type(&self.key)?);
+        match certified.keys_match() {
+            Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(Arc::new(certified.into())),
+            Err(error) => Err(error),
+        }
     }
 
     /// The client's side of a link that accepts only the peer with the certificate `expected`.
@@ -146,7 +168,7 @@ impl KeyedCertificate {
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous() // replaces the verifier by a stricter one, which accepts a single certificate
             .with_custom_certificate_verifier(verifier)
-            .with_client_auth_cert(vec![self.certificate.clone()], self.key.clone_key())?;
+            .with_client_cert_resolver(self.signing()?);
         config.resumption = Resumption::disabled();
         let name = ServerName::try_from("interpreter.phalanx").expect("is a DNS name");
         Ok(Connection::Client(ClientConnection::new(Arc::new(config), name)?))
@@ -209,7 +231,7 @@ impl Member {
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_root_certificates(self.roots.clone())
-            .with_client_auth_cert(vec![self.own.certificate.clone()], self.own.key.clone_key())?;
+            .with_client_cert_resolver(self.own.signing()?);
         config.resumption = Resumption::in_memory_sessions(1);
         Ok(Client { config: Arc::new(config), role })
     }
@@ -255,7 +277,7 @@ fn server(
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![own.certificate.clone()], own.key.clone_key())?;
+        .with_cert_resolver(own.signing()?);
     config.send_tls13_tickets = sessions.min(TICKETS);
     config.session_storage = ServerSessionMemoryCache::new(sessions);
     Ok(Arc::new(config))

@@ -279,6 +279,10 @@ mod tests {
         assert_eq!(shown(Look { prefix: true, ..elsewhere.clone() }), safe);
         assert_eq!(shown(Look { terminals: [true, false], ..elsewhere.clone() }), safe);
         assert_eq!(shown(elsewhere), TITLE, "what another program reads may be of any bytes");
-        assert_eq!(shown(Look { prefix: true, ..Look::default() }), TITLE, "the user's own processes are at their terminal");
+        assert_eq!(
+            shown(Look { prefix: true, ..Look::default() }),
+            TITLE,
+            "the user's own processes are at their terminal"
+        );
     }
 }

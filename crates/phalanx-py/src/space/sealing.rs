@@ -25,7 +25,7 @@ impl SealingKey {
     /// Makes a new secret.
     #[staticmethod]
     fn random(py: Python<'_>) -> Bound<'_, PyBytes> {
-        PyBytes::new(py, &Key::random())
+        PyBytes::new(py, &Key::random()[..])
     }
 
     /// Returns a value's fingerprint and ciphertext.
