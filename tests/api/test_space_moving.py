@@ -170,12 +170,12 @@ opened: list[int] = []
 
 def test_tuples_of_every_kind_travel_as_they_are(servers: Servers) -> None:
     one, two = (servers.start(name) for name in ("one", "two"))
-    key = px.SealingKey()
+    key = px.SealingKey(context="moved")
     tuples: list[tuple[Any, ...]] = [
         ("x",),
         (None,),
         (7, (1, ("a", None)), [1.5, b"bytes"]),
-        *((number, key.seal(number), key.seal("secret", matched=False)) for number in range(20)),
+        *(key.seal_fields((number, number, "secret"), matched=[1], hidden=[2]) for number in range(20)),
         *((f"long {number}", bytes(100_000)) for number in range(20)),
         tuple(range(1000)),
     ]
@@ -188,8 +188,11 @@ def test_tuples_of_every_kind_travel_as_they_are(servers: Servers) -> None:
     assert px.move_tuples([two], placement="hash(0)", former=[one]) >= len(tuples)
     assert not opened, "a pickle was opened"
     with px.Space([two], placement="hash(0)", objects=True) as space:
-        for fields in tuples:
+        for number, fields in enumerate(tuples):
             assert space.in_(*fields, timeout=10) == fields
+            if 3 <= number < 23:
+                opened_again = key.open_fields(fields, matched=[1], hidden=[2])
+                assert opened_again == (number - 3, number - 3, "secret")
         assert isinstance(space.in_("object", Unknown, timeout=10)[1], Unknown)
         assert space.count("soon", int) == 0
         assert space.rdp("labelled", int, select=px.label("night")) == ("labelled", 1)

@@ -69,7 +69,7 @@ fn keys_are_wiped_when_they_are_dropped() {
 
     let secret = SealingKey::random();
     let hidden = Hidden::of(&secret[..]);
-    let key = Box::new(SealingKey::new(&secret));
+    let key = Box::new(SealingKey::new(&secret, b""));
     drop(secret);
     drop(black_box(key)); // with the cipher of processors, its first round keys are the key
     assert_eq!(hidden.count(), 0, "of sealed values");

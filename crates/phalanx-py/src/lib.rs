@@ -37,6 +37,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<manager::Mailbox>()?;
     module.add_class::<manager::Manager>()?;
     module.add_class::<space::LocalSpace>()?;
+    module.add_class::<space::SealedTuple>()?;
     module.add_class::<space::SealingKey>()?;
     module.add_class::<space::RemoteSpace>()?;
     module.add_class::<space::SpaceServer>()?;

@@ -20,7 +20,7 @@ pub use codec::{decode_fields, encode_fields};
 pub use local::{LocalSpace, space_was_forked};
 pub use options::to_duration;
 pub use remote::{RemoteSpace, end_spaces};
-pub use sealing::SealingKey;
+pub use sealing::{SealedTuple, SealingKey};
 pub use server::{Serving, SpaceServer};
 pub use whole::split_fields;
 
