@@ -227,7 +227,8 @@ class Grid:
         machine : str
             Its name, or ``host:port``.
         level : {"clear", "authenticated", "safe", "private"}, optional
-            The protection of the link. By default the policy decides.
+            The protection of the link. By default the policy decides. At ``"authenticated"`` both ends prove who they
+            are once, and afterwards an attacker on the wire can read and change everything.
 
         Returns
         -------

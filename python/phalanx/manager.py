@@ -92,7 +92,8 @@ class Manager(Executor):
         A :class:`ParDegree`, :class:`Throughput` or :class:`Deadline`; without one, every core that is offered.
     policy
         Which links are private. ``"links"``: every link to a network that is not declared trusted. ``"marked"``: on
-        those links only marked code and data; the rest is authenticated. ``"all"``: every link. Or :class:`Rules`.
+        those links only marked code and data; the rest is authenticated: both ends prove who they are once, and
+        afterwards an attacker on the wire can read and change it. ``"all"``: every link. Or :class:`Rules`.
     trusted
         Networks whose links need no protection, beside those that the hosts file names.
     identity

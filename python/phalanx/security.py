@@ -144,7 +144,8 @@ class Rules:
     Each ``[[rule]]`` has conditions, each of which may be left out: ``network`` (``"10.1.0.0/16"``,
     ``"same machine"``, ``"trusted"``, ``"any"``), ``role`` (``"executor"``, ``"user"``) and ``mark`` (``"data"``,
     ``"code"``, ``"none"``). It sets one of ``required``, ``preferred`` and ``never`` to a level. The first rule that
-    prefers a level replaces the default. All others limit it.
+    prefers a level replaces the default. All others limit it. At ``"authenticated"`` both ends prove who they are once,
+    and afterwards an attacker on the wire can read and change everything.
 
     Parameters
     ----------

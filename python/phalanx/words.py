@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias, get_args
 #: A path of a file or a folder on this machine.
 StrPath: TypeAlias = str | os.PathLike[str]
 
-#: The protection of a link, from the weakest to the strongest (paper 003).
+#: The protection of a link, from the weakest to the strongest (paper 003). At ``"authenticated"`` both ends prove who
+#: they are once; afterwards an attacker on the wire can read and change everything, and send code in their names.
 Level: TypeAlias = Literal["clear", "authenticated", "safe", "private"]
 #: Which links are private: those that leave trusted networks, those of marked code and data, or all.
 Policy: TypeAlias = Literal["links", "marked", "all"]
@@ -31,6 +32,11 @@ Transport: TypeAlias = Literal["shared", "sockets"]
 OutputWord: TypeAlias = Literal["prefix", "plain", "off"]
 
 LEVELS: tuple[Level, ...] = get_args(Level)
+#: What the level promises whose name may be taken for more. It is shown wherever the level is chosen.
+AUTHENTICATED = (
+    "authenticated: both ends prove who they are once; afterwards an attacker on the wire can read and change "
+    "everything, and send code in their names."
+)
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 ORDERS: tuple[Order, ...] = get_args(Order)
 ISOLATIONS: tuple[Isolation, ...] = get_args(Isolation)

@@ -19,9 +19,15 @@ from phalanx.errors import TransferError
 from phalanx.grid import Grid
 from phalanx.security import read_policy
 from phalanx.transfer._files import THERE, Entry, Files, Unknown, hint, place_of, there
-from phalanx.words import KEPT, LEVELS, LINKS, Level
+from phalanx.words import AUTHENTICATED, KEPT, LEVELS, LINKS, Level
 
 T = TypeVar("T")
+
+#: What ``--policy`` is, where a grid is named.
+POLICY_HELP = (
+    "A policy, or a file of rules. With marked, what is not marked is only authenticated: an attacker on the wire can "
+    "read and change it."
+)
 
 #: A pipe whose reader has gone, as a shell says it.
 BROKEN_PIPE = 141
@@ -43,7 +49,7 @@ _GRID = (
         default="links",
         show_default=True,
         metavar="links|marked|all|FILE",
-        help="A policy, or a file of rules.",
+        help=POLICY_HELP,
     ),
     click.option(
         "--trusted",
@@ -52,7 +58,9 @@ _GRID = (
         help="Links to this network need no protection (may be repeated).",
     ),
 )
-_LEVEL = click.option("--level", type=click.Choice(LEVELS), help="The link's level. [default: by policy]")
+_LEVEL = click.option(
+    "--level", type=click.Choice(LEVELS), help=f"The link's level; {AUTHENTICATED} [default: by policy]"
+)
 
 
 def in_grid(command: Callable[..., T]) -> Callable[..., T]:

@@ -14,9 +14,10 @@ from rich.table import Table
 from phalanx import _native
 from phalanx._reach import known_members
 from phalanx.errors import IdentityError
+from phalanx.cli._there import POLICY_HELP
 from phalanx.grid import Grid
 from phalanx.security import read_policy
-from phalanx.words import LEVELS
+from phalanx.words import AUTHENTICATED, LEVELS
 
 
 class Row(NamedTuple):
@@ -42,14 +43,14 @@ class Row(NamedTuple):
     default="links",
     show_default=True,
     metavar="links|marked|all|FILE",
-    help="A policy, or a file of rules.",
+    help=POLICY_HELP,
 )
 @click.option(
     "--takes",
     type=click.Choice(LEVELS),
     default="safe",
     show_default=True,
-    help="The weakest level that executors accept; clear: they trust the network too.",
+    help=f"The weakest level that executors accept; clear: they trust the network too; {AUTHENTICATED}",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def explain(hosts: Path, policy: str, takes: str, as_json: bool) -> None:
@@ -102,6 +103,8 @@ def _print(rows: list[Row]) -> None:
     console.print(table, highlight=False)
     if any(row.proves is None for row in rows):
         console.print("Where no name is in brackets or in the file, the first member that answers will be remembered.")
+    if any(row.level == "authenticated" for row in rows):
+        console.print(AUTHENTICATED, highlight=False)
     console.print("Control links, which ask executors for interpreters, are always private.")
 
 

@@ -17,11 +17,11 @@ from click.core import ParameterSource
 
 from phalanx import _native
 from phalanx._commands import MOST, asked_variables, read_programs
-from phalanx.cli._there import Seconds, is_terminal
+from phalanx.cli._there import POLICY_HELP, Seconds, is_terminal
 from phalanx.grid import Grid
 from phalanx.launching import PATIENCE, end_program, prepare
 from phalanx.security import read_policy
-from phalanx.words import LEVELS, TRANSPORTS
+from phalanx.words import AUTHENTICATED, LEVELS, TRANSPORTS
 
 #: They end the program; a second one does so at once. The others are passed on.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -87,14 +87,14 @@ OPTIONS = [
     click.option(
         "--level",
         type=click.Choice(LEVELS),
-        help="The level of links with --transport sockets.  [default: private]",
+        help=f"The level of links with --transport sockets; {AUTHENTICATED}  [default: private]",
     ),
     click.option(
         "--policy",
         default="links",
         show_default=True,
         metavar="links|marked|all|FILE",
-        help="A policy, or a file of rules.",
+        help=POLICY_HELP,
     ),
     click.option(
         "--trusted",

@@ -189,11 +189,12 @@ def copy(
     ``"acls"`` and ``"hard-links"``. Only an end that runs as root can give files away. What cannot be set is a failure,
     told once for all files, and the files are copied all the same.
 
-    ``level``: of the streams; by default as the policy says. ``streams``: connections, each with its own keys; by
-    default one for each core, from 2 to 8, and on a long line more while more of them carry more. ``threads``: at each
-    end, by default one more than cores. ``check``: what the level does not protect is checked for damage all the same.
-    ``progress`` is called about ten times a second. ``patience``: seconds without anything new after which a copy that
-    was cut is given up. ``limit``: bytes a second, or words like ``100MB/s``.
+    ``level``: of the streams; by default as the policy says. At ``"authenticated"`` both ends prove who they are once,
+    and afterwards an attacker on the wire can read and change everything. ``streams``: connections, each with its own
+    keys; by default one for each core, from 2 to 8, and on a long line more while more of them carry more.
+    ``threads``: at each end, by default one more than cores. ``check``: what the level does not protect is checked for
+    damage all the same. ``progress`` is called about ten times a second. ``patience``: seconds without anything new
+    after which a copy that was cut is given up. ``limit``: bytes a second, or words like ``100MB/s``.
 
     ``stripes``: further machines at the executor's end, like ``"b,c:7401"``, and where both ends are executors
     ``"b,c/y,z"``, of the source and of the target. Machines of a source have the same there, with the same times;

@@ -14,7 +14,8 @@ use std::str::FromStr;
 pub enum Level {
     /// No protection.
     Clear,
-    /// Both ends have authenticated in a handshake. What follows is not protected.
+    /// Both ends have authenticated in a handshake. What follows is not protected: an attacker on the wire can read and
+    /// change all of it, and send code in the ends' names.
     Authenticated,
     /// An attacker cannot alter, drop, repeat or reorder anything unnoticed, but can read everything.
     Safe,

@@ -6,6 +6,10 @@ use ipnet::IpNet;
 use std::fmt;
 use thiserror::Error;
 
+/// What a policy that protects only what is marked leaves to an attacker, for people.
+const MARKED: &str = "policy marked: what is not marked is only authenticated, so that an attacker on the wire can read \
+                      and change it";
+
 /// Where a link goes, as far as the policy distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
@@ -256,7 +260,7 @@ impl Policy {
             Bound::Never(level) if level > Level::Clear => Some(format!("rule {number}: never {level}")),
             _ => None,
         };
-        let marked = (self.usual == Usual::Marked).then(|| "policy marked".to_owned());
+        let marked = (self.usual == Usual::Marked).then(|| MARKED.to_owned());
         marked.into_iter().chain(self.rules.iter().zip(1..).filter_map(rule)).collect()
     }
 
