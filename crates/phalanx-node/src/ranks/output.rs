@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// Terminal colours of the prefixes. They are readable on dark and on light backgrounds.
@@ -57,6 +58,8 @@ struct Screen {
     /// For standard output and error: the source whose incomplete line is on the screen.
     open: [Option<Source>; 2],
     files: HashMap<Source, File>,
+    /// The system's flags for opening them.
+    flags: i32,
     /// Whether writing to standard output and error has failed.
     failed: [bool; 2],
     on_trouble: Option<OnTrouble>,
@@ -68,7 +71,7 @@ impl Output {
     pub fn new(look: Look, on_trouble: OnTrouble) -> Output {
         let (begun, files, on_trouble) = (Lines::new(), HashMap::new(), Some(on_trouble));
         let (worlds, open, failed, text) = (Vec::new(), [None; 2], [false; 2], Vec::new());
-        let screen = Screen { look, worlds, begun, open, files, failed, on_trouble, text };
+        let screen = Screen { look, worlds, begun, open, files, flags: 0, failed, on_trouble, text };
         Output { screen: Arc::new(Mutex::new(screen)), said: Arc::default() }
     }
 
@@ -80,9 +83,12 @@ impl Output {
         let Some(folder) = screen.look.folder.clone() else { return Ok(()) };
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
         fs::create_dir_all(&folder).map_err(named)?;
+        let flags = flags_in(&folder).map_err(named)?;
+        screen.flags = flags;
         let names = ranks.map(|rank| screen.name(rank, '-'));
         for name in names.flat_map(|name| [format!("{name}.out"), format!("{name}.err")]) {
-            File::create(folder.join(name)).map_err(named)?;
+            let mut how = File::options();
+            how.write(true).create(true).truncate(true).custom_flags(flags).open(folder.join(name)).map_err(named)?;
         }
         Ok(())
     }
@@ -111,6 +117,13 @@ impl Output {
         work(&mut screen);
         self.say_all(&mut screen);
     }
+}
+
+/// The flags with which files in the folder are opened. In another user's folder, which may be in a shared place, no link is
+/// followed and no pipe is waited for: its owner could lead the output over a file of this user.
+fn flags_in(folder: &Path) -> io::Result<i32> {
+    let is_own = fs::metadata(folder)?.uid() == rustix::process::geteuid().as_raw();
+    Ok(if is_own { 0 } else { libc::O_NOFOLLOW | libc::O_NONBLOCK })
 }
 
 impl Taker for Output {
@@ -166,7 +179,7 @@ impl Screen {
             std::collections::hash_map::Entry::Vacant(entry) => {
                 let ending = ["out", "err"][source.kind as usize];
                 let path = folder.join(format!("{name}.{ending}"));
-                entry.insert(File::options().append(true).open(path)?)
+                entry.insert(File::options().append(true).custom_flags(self.flags).open(path)?)
             }
         };
         file.write_all(bytes)
@@ -265,6 +278,25 @@ mod tests {
     use super::*;
 
     const TITLE: &[u8] = "\x1b]0;title\x07\u{202e}[1] forged\r[1] ä\t✓\n".as_bytes();
+
+    #[test]
+    fn the_owner_of_a_folder_leads_no_output_over_a_file_of_this_user() {
+        if !rustix::process::geteuid().is_root() {
+            return; // only root can make a folder of another user
+        }
+        let (theirs, own) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(own.path().join("file"), "kept").unwrap();
+        std::os::unix::fs::symlink(own.path().join("file"), theirs.path().join("0.out")).unwrap();
+        let begin = || {
+            let folder = Some(theirs.path().to_owned());
+            Output::new(Look { folder, ..Look::default() }, Box::new(|_| ())).begin(0..1)
+        };
+        std::os::unix::fs::chown(theirs.path(), Some(65534), None).unwrap();
+        begin().unwrap_err();
+        assert_eq!(fs::read(own.path().join("file")).unwrap(), b"kept");
+        std::os::unix::fs::chown(theirs.path(), Some(0), None).unwrap();
+        begin().unwrap(); // in the user's own folder it is the user's own link
+    }
 
     fn shown(look: Look) -> Vec<u8> {
         let output = Output::new(look, Box::new(|_| ()));
