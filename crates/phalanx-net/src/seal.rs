@@ -16,6 +16,7 @@ use phalanx_core::level::Level;
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
 use std::io;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Longest payload with a tag, in bytes. Chosen so that it stays in a core's own cache between the socket and the
 /// cipher.
@@ -70,11 +71,20 @@ impl std::fmt::Debug for Context {
     }
 }
 
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.secret.zeroize();
+        self.safe.zeroize();
+        self.iv.zeroize();
+    }
+}
+
 impl Context {
     /// Derives the keys from a secret that only the two ends have.
     pub fn new(secret: [u8; SECRET]) -> Context {
         let prk = Prk::new_less_safe(HKDF_SHA256, &secret);
-        let key = UnboundKey::new(&AES_128_GCM, &derive::<16>(&prk, b"phalanx private")).expect("has 16 bytes");
+        let key = Zeroizing::new(derive::<16>(&prk, b"phalanx private"));
+        let key = UnboundKey::new(&AES_128_GCM, &key[..]).expect("has 16 bytes");
         Context {
             secret,
             private: LessSafeKey::new(key),

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use phalanx_net::identity::{Authority, KeyedCertificate, Member, Role};
+use phalanx_net::seal::Context;
 use phalanx_net::sealed::SealingKey;
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -66,6 +67,14 @@ fn keys_are_wiped_when_they_are_dropped() {
     drop(black_box((member.server().unwrap(), member.client_of(Role::Executor).unwrap().connect().unwrap())));
     drop(member);
     assert_eq!(hidden.count(), 0, "of a member");
+
+    let secret = SealingKey::random();
+    let hidden = Hidden::of(&secret[..]);
+    let context = Box::new(Context::new(*secret));
+    drop(secret);
+    assert!(hidden.count() > 0);
+    drop(black_box(context));
+    assert_eq!(hidden.count(), 0, "of a link's direction");
 
     let secret = SealingKey::random();
     let hidden = Hidden::of(&secret[..]);
