@@ -257,7 +257,7 @@ def is_offered(levels: Levels, offer: bytes) -> bool:
 def connect(connection: socket.socket, member: Member, begins: bytes, levels: Levels, ahead: bool = False) -> Link:
     """Section 4, the client, which wants these levels. `ahead`: it says so before it hears the offer."""
     connection.sendall(begins)
-    bound = b"" if begins[6] == DATA else begins
+    bound = begins
     choice = bytes(levels) + hashlib.sha256(bound).digest()
     tls = Tls(connection, member, server=False)
     if ahead:

@@ -73,7 +73,7 @@ fn an_executor_refuses_levels_that_it_does_not_take_whoever_asks() {
 fn first_message(executor: &Executor, client: &Client) -> (Arc<Link>, Reader, FromExecutor) {
     let (patience, private) = (Duration::from_secs(60), Levels::all(Level::Private));
     let dialled = dial(&executor.address().into(), patience).unwrap();
-    let introduced = dialled.introduce(Preamble::Control, Expected::Any(client), private, patience).unwrap();
+    let introduced = dialled.introduce(Preamble::Control, Expected::Named(client, "labpc"), private, patience).unwrap();
     let (link, mut reader) = introduced.link(MAX_CONTROL_BODY).unwrap();
     let (mut first, until) = (None, Instant::now() + patience);
     while first.is_none() && Instant::now() < until {

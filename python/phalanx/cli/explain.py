@@ -13,8 +13,8 @@ from rich.table import Table
 
 from phalanx import _native
 from phalanx._reach import known_members
-from phalanx.errors import IdentityError
 from phalanx.cli._there import POLICY_HELP
+from phalanx.errors import IdentityError
 from phalanx.grid import Grid
 from phalanx.security import read_policy
 from phalanx.words import AUTHENTICATED, LEVELS

@@ -56,7 +56,7 @@ impl Authority {
     pub fn to_pem(&self, passphrase: Option<&str>) -> Result<Zeroizing<String>, IdentityError> {
         let key = Zeroizing::new(self.key.serialize_pem());
         let locked = passphrase.map(|passphrase| locked::lock(&key, passphrase)).transpose()?;
-        Ok([locked.as_ref().unwrap_or(&key), &self.certificate].concat().into())
+        Ok([locked.as_ref().unwrap_or(&key).as_str(), &self.certificate].concat().into())
     }
 
     /// Makes the identity file of a new member, with its private key.
