@@ -15,6 +15,8 @@ from pathlib import Path
 import phalanx as px
 import pytest
 from api.conftest import said
+from click.testing import CliRunner
+from phalanx.cli import commands
 from phalanx.space import _open
 
 from laboratory.processes import Process, until
@@ -32,9 +34,9 @@ class Group:
         self.folder = folder
         self.processes: list[Process] = []
         self.env = {**os.environ, "PHALANX_HOME": str(folder / "home")}
-        self.command("grid", "create")
+        self.grid("create")
         for name in NAMES:
-            self.command("grid", "issue", "--role", "executor", name, "--out", str(folder / f"{name}.pem"))
+            self.issue(name)
         self.ports = dict.fromkeys(NAMES, 0)
         self.servers = {name: self.start(name) for name in NAMES}
 
@@ -49,9 +51,17 @@ class Group:
         assert process.wait(timeout=PATIENCE) == 0, process.report()
         return process.stdout()
 
+    def grid(self, *words: str) -> None:
+        """Run a command of `phalanx grid` in this process, where it takes milliseconds."""
+        done = CliRunner().invoke(commands, ["grid", *words], env=self.env, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+
+    def issue(self, name: str) -> None:
+        self.grid("issue", "--role", "executor", name, "--out", str(self.folder / f"{name}.pem"))
+
     def fourth(self) -> str:
         """One more server; its address."""
-        self.command("grid", "issue", "--role", "executor", "four", "--out", str(self.folder / "four.pem"))
+        self.issue("four")
         self.ports["four"] = 0
         self.start("four")
         return f"127.0.0.1:{self.ports.pop('four')}"
