@@ -52,7 +52,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs one; whoever reads what it prints may go before the end."""
-        from phalanx.cli._there import BROKEN_PIPE, drop_unread
+        from phalanx.cli._streams import BROKEN_PIPE, drop_unread
 
         try:
             code = super().invoke(ctx)
@@ -92,7 +92,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except PhalanxError as error:
-        from phalanx.cli._there import printable
+        from phalanx.cli._streams import printable
 
         lines = [printable(line) for line in f"phalanx: {error}".split("\n")]  # another end may have chosen the words
         click.echo("\n".join(lines), err=True)
@@ -101,7 +101,7 @@ def main() -> None:
         click.echo(f"phalanx: {error.object.encode(errors='backslashreplace').decode()} is not UTF-8", err=True)
         sys.exit(1)
     except OSError as error:  # a full disk behind standard output, for example
-        from phalanx.cli._there import drop_output, printable
+        from phalanx.cli._streams import drop_output, printable
 
         click.echo(f"phalanx: {printable(str(error))}", err=True)
         try:

@@ -1,111 +1,30 @@
-"""What commands have in common, above all those that are about files at executors."""
+"""What commands about files at executors have in common."""
 
 from __future__ import annotations
 
 import functools
-import math
-import os
-import re
-import select
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any
 
 import click
 
-from phalanx import _native
+from phalanx.cli._grid_options import in_grid
+from phalanx.cli._numbers import Seconds, read_bwlimit
+from phalanx.cli._streams import drop_output, printable
 from phalanx.errors import TransferError
 from phalanx.grid import Grid
-from phalanx.security import read_policy
 from phalanx.transfer._files import THERE, Entry, Files, Unknown, hint, place_of, there
 from phalanx.words import AUTHENTICATED, KEPT, LEVELS, LINKS, Level
 
-T = TypeVar("T")
-
-#: What ``--policy`` is, where a grid is named.
-POLICY_HELP = (
-    "A policy, or a file of rules. With marked, what is not marked is only authenticated: an attacker on the wire can "
-    "read and change it."
-)
-
-#: A pipe whose reader has gone, as a shell says it.
-BROKEN_PIPE = 141
-
-#: The options that name a grid: its machines, who the user is to them, and what links to them may be.
-_GRID = (
-    click.option(
-        "--hosts",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A hosts file: machines by name, ports and trusted networks.",
-    ),
-    click.option(
-        "--identity",
-        type=click.Path(path_type=Path),
-        help="Your certificate. [default: user.pem in $PHALANX_HOME or ~/.phalanx]",
-    ),
-    click.option(
-        "--policy",
-        default="links",
-        show_default=True,
-        metavar="links|marked|all|FILE",
-        help=POLICY_HELP,
-    ),
-    click.option(
-        "--trusted",
-        multiple=True,
-        metavar="NETWORK",
-        help="Links to this network need no protection (may be repeated).",
-    ),
-)
 _LEVEL = click.option(
     "--level", type=click.Choice(LEVELS), help=f"The link's level; {AUTHENTICATED} [default: by policy]"
 )
 
 
-def in_grid(command: Callable[..., T]) -> Callable[..., T]:
-    """Adds the options that name a grid; the command has them as `grid`."""
-
-    @functools.wraps(command)
-    def taking(*, hosts: Path | None, identity: Path | None, policy: str, trusted: tuple[str, ...], **others: Any) -> T:
-        grid = Grid(hosts, identity=identity, policy=read_policy(policy), trusted=trusted)
-        return command(grid=grid, **others)
-
-    for option in reversed(_GRID):
-        taking = option(taking)
-    return taking
-
-
 def reaches(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options that say how an executor is reached; the command has them as `grid` and `level`."""
     return _LEVEL(in_grid(command))
-
-
-class Seconds(click.FloatRange):
-    """NaN is in every range of click's."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds: float = super().convert(value, param, ctx)
-        if math.isnan(seconds):
-            self.fail(f"{value} is no number of seconds", param, ctx)
-        return seconds
-
-
-#: A rate of rsync: K, M, G, T and KiB count in powers of 1024, KB in powers of 1000.
-_BWLIMIT = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[kmgt]?)(?P<base>b|ib)?", re.IGNORECASE)
-
-
-def read_bwlimit(context: click.Context, option: click.Parameter, word: str | None) -> int | None:
-    """The bytes a second that ``--bwlimit`` stands for; None for ``0``, which is no limit."""
-    if word is None:
-        return None
-    match = _BWLIMIT.fullmatch(word)
-    if match is None or (match["base"] and not match["unit"]):
-        raise click.BadParameter(f"{word!r}: write KiB a second, or a number with K, M or G", context, option)
-    base = 1000 if (match["base"] or "").lower() == "b" else 1024
-    power = "kmgt".index(match["unit"].lower()) + 1 if match["unit"] else 1
-    number = float(match["number"])
-    return max(1, int(number * base**power)) if number else None
 
 
 #: As :func:`phalanx.copy` and :func:`phalanx.sync` take them.
@@ -221,44 +140,9 @@ class Reached:
             link.close()
 
 
-def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person sees what is printed there; None: it is closed."""
-    return stream is not None and stream.isatty()
-
-
-def drop_output(stream: TextIO) -> None:
-    """Nobody reads what is printed there any more: it goes nowhere from now on."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
-
-
-def drop_unread() -> bool:
-    """The same for standard output and standard error where their reader has gone; whether one has."""
-    broken = [stream for stream in (sys.stdout, sys.stderr) if stream is not None and _is_unread(stream)]
-    for stream in broken:
-        drop_output(stream)
-    return bool(broken)
-
-
-def _is_unread(stream: TextIO) -> bool:
-    if not hasattr(select, "poll"):
-        return True  # this system does not tell
-    try:
-        poll = select.poll()
-        poll.register(stream.fileno(), 0)
-    except (OSError, ValueError):
-        return False  # it is closed, or none of the system's
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
-
-
-def printable(text: str) -> str:
-    """A name or a reason without what a terminal would take for a command: the other end may have chosen it."""
-    try:
-        encoded = text.encode("utf-8", "surrogateescape")  # as names of files come from the system
-    except UnicodeEncodeError:
-        encoded = text.encode("utf-8", "backslashreplace")
-    return _native.escape(encoded, one=True).decode()
+_LEVEL = click.option(
+    "--level", type=click.Choice(LEVELS), help=f"The link's level; {AUTHENTICATED} [default: by policy]"
+)
 
 
 def complain(place: str, error: TransferError | Unknown) -> None:

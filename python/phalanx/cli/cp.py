@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from phalanx.cli._habits import Habitual
-from phalanx.cli._there import carries, is_terminal, printable, reaches
+from phalanx.cli._streams import is_terminal, printable
+from phalanx.cli._there import carries, reaches
 from phalanx.errors import PhalanxError
 from phalanx.grid import Grid
 from phalanx.transfer._copy import CarryOptions, CopyReport, Progress, as_facts

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from phalanx import _native
 from phalanx._reach import known_members
-from phalanx.cli._there import POLICY_HELP
+from phalanx.cli._grid_options import POLICY_HELP
 from phalanx.errors import IdentityError
 from phalanx.grid import Grid
 from phalanx.security import read_policy

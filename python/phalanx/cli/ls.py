@@ -10,7 +10,8 @@ from itertools import chain, islice
 
 import click
 
-from phalanx.cli._there import Reached, complain, facts, printable, reaches, split
+from phalanx.cli._streams import printable
+from phalanx.cli._there import Reached, complain, facts, reaches, split
 from phalanx.errors import TransferError
 from phalanx.grid import Grid
 from phalanx.transfer._files import ALL, Entry, Files, Unknown, expand

@@ -17,7 +17,9 @@ from click.core import ParameterSource
 
 from phalanx import _native
 from phalanx._commands import MOST, asked_variables, read_programs
-from phalanx.cli._there import POLICY_HELP, Seconds, is_terminal
+from phalanx.cli._grid_options import POLICY_HELP
+from phalanx.cli._numbers import Seconds
+from phalanx.cli._streams import is_terminal
 from phalanx.grid import Grid
 from phalanx.launching import PATIENCE, end_program, prepare
 from phalanx.security import read_policy

@@ -9,7 +9,8 @@ import sys
 
 import click
 
-from phalanx.cli._there import BROKEN_PIPE, Reached, complain, drop_output, reaches, split
+from phalanx.cli._streams import BROKEN_PIPE, drop_output
+from phalanx.cli._there import Reached, complain, reaches, split
 from phalanx.errors import TransferError
 from phalanx.grid import Grid
 from phalanx.transfer._files import Files, Unknown, expand, outermost

@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from phalanx import _native
-from phalanx.cli._there import Seconds, in_grid
+from phalanx.cli._grid_options import in_grid
+from phalanx.cli._numbers import Seconds
 from phalanx.errors import PhalanxError, SpaceError
 from phalanx.grid import Grid
 from phalanx.security import Rules, policy_words

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from phalanx.cli._habits import Habitual
-from phalanx.cli._there import carries, printable, reaches
+from phalanx.cli._streams import printable
+from phalanx.cli._there import carries, reaches
 from phalanx.cli.cp import more, of_older, protection, shown, tell_losses, told
 from phalanx.grid import Grid
 from phalanx.transfer._copy import CarryOptions

@@ -1,0 +1,61 @@
+"""The options of commands that name a grid."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from phalanx.grid import Grid
+from phalanx.security import read_policy
+
+T = TypeVar("T")
+
+#: What ``--policy`` is, where a grid is named.
+POLICY_HELP = (
+    "A policy, or a file of rules. With marked, what is not marked is only authenticated: an attacker on the wire can "
+    "read and change it."
+)
+
+#: The options that name a grid: its machines, who the user is to them, and what links to them may be.
+_GRID = (
+    click.option(
+        "--hosts",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="A hosts file: machines by name, ports and trusted networks.",
+    ),
+    click.option(
+        "--identity",
+        type=click.Path(path_type=Path),
+        help="Your certificate. [default: user.pem in $PHALANX_HOME or ~/.phalanx]",
+    ),
+    click.option(
+        "--policy",
+        default="links",
+        show_default=True,
+        metavar="links|marked|all|FILE",
+        help=POLICY_HELP,
+    ),
+    click.option(
+        "--trusted",
+        multiple=True,
+        metavar="NETWORK",
+        help="Links to this network need no protection (may be repeated).",
+    ),
+)
+
+
+def in_grid(command: Callable[..., T]) -> Callable[..., T]:
+    """Adds the options that name a grid; the command has them as `grid`."""
+
+    @functools.wraps(command)
+    def taking(*, hosts: Path | None, identity: Path | None, policy: str, trusted: tuple[str, ...], **others: Any) -> T:
+        grid = Grid(hosts, identity=identity, policy=read_policy(policy), trusted=trusted)
+        return command(grid=grid, **others)
+
+    for option in reversed(_GRID):
+        taking = option(taking)
+    return taking
