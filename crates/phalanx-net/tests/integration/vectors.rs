@@ -1,7 +1,7 @@
 //! The test vectors of docs/security/link-protocol.md. tests/vectors/link.json must have what the library makes, and what
 //! its primitives make when the page is followed without the library.
 //!
-//! To write the file anew: `PHALANX_WRITE_VECTORS=1 cargo test -p phalanx-net --test vectors`. It is compared all the same.
+//! To write the file anew: `PHALANX_WRITE_VECTORS=1 cargo test -p phalanx-net --test integration vectors`. It is compared all the same.
 
 use aegis::aegis128x2::Aegis128X2Mac;
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};

@@ -2,11 +2,9 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-mod spaces {
-    pub mod common;
-    mod hostile;
-    mod rights;
-    mod shares;
-    mod sharing;
-    mod slow;
-}
+pub mod common;
+mod hostile;
+mod rights;
+mod shares;
+mod sharing;
+mod slow;
