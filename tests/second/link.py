@@ -200,13 +200,15 @@ class Tls:
     """A handshake and the two messages behind it, record by record (sections 3 and 4)."""
 
     def __init__(self, connection: socket.socket, member: Member, server: bool, role: str = "executor") -> None:
-        self.connection, self.server, self._folder = connection, server, tempfile.TemporaryDirectory()
-        self._keys = Path(self._folder.name, "keys")
-        self._arrived, self._leaves = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.connection, self._arrived, self._leaves = connection, ssl.MemoryBIO(), ssl.MemoryBIO()
         protocol = ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT
         name = None if server else f"{role}.role.phalanx"
-        self._tls = member.context(protocol, self._keys).wrap_bio(self._arrived, self._leaves, server, name)
-        self._drive(self._tls.do_handshake)
+        with tempfile.TemporaryDirectory() as folder:
+            keys = Path(folder, "keys")
+            self._tls = member.context(protocol, keys).wrap_bio(self._arrived, self._leaves, server, name)
+            self._drive(self._tls.do_handshake)
+            [secret] = (line.split()[2] for line in keys.read_text().splitlines() if "EXPORTER_SECRET" in line)
+        self._secret = bytes.fromhex(secret)
 
     def say(self, message: bytes) -> None:
         self._drive(lambda: self._tls.write(message))
@@ -228,12 +230,10 @@ class Tls:
 
     def directions(self, levels: Levels, bound: bytes) -> tuple[Direction, Direction]:
         """Section 5: of the client and of the server."""
-        [secret] = (line.split()[2] for line in self._keys.read_text().splitlines() if "EXPORTER_SECRET" in line)
         cipher = self._tls.cipher()
         assert cipher is not None
         context = bytes(levels) + bound
-        both = tls_exporter(bytes.fromhex(secret), cipher[0], b"EXPORTER-phalanx-link", context, 64)
-        self._folder.cleanup()
+        both = tls_exporter(self._secret, cipher[0], b"EXPORTER-phalanx-link", context, 64)
         return Direction(both[:32]), Direction(both[32:])
 
     def _drive(self, act: Callable[[], T]) -> T:

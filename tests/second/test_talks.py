@@ -208,9 +208,11 @@ def test_a_real_server_hangs_up_on_what_is_no_preamble(grid: Executors, server: 
 
 def test_a_real_server_shows_nothing_to_who_is_no_member(grid: Executors, server: str, tmp_path: Path) -> None:
     with Executors(tmp_path) as strangers, reach(server) as connection:
+        stranger = Member(strangers.identity)
+        stranger.authority = Member(grid.identity).authority
         connection.sendall(SPACES)
-        with pytest.raises(ssl.SSLError):
-            Tls(connection, Member(strangers.identity), server=False)
+        with pytest.raises((ssl.SSLError, Refused, ConnectionError)):
+            Tls(connection, stranger, server=False).hear(3)
 
 
 Attack = Callable[[Link, bytes], bytes]
@@ -235,8 +237,9 @@ def flipped(block: bytes, at: int) -> bytes:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_real_server_ends_a_link_that_is_attacked(grid: Executors, server: str, name: str) -> None:
     """Nothing of a frame is done whose blocks are not those that were sent."""
-    with px.Space(f"{server}/attacked-{len(name)}") as real, dialled(grid, server, (SAFE, PRIVATE, PRIVATE)) as link:
-        Client(link, f"attacked-{len(name)}").out("before", 1)
+    called = f"attacked-{name.replace(' ', '-')}"
+    with px.Space(f"{server}/{called}") as real, dialled(grid, server, (SAFE, PRIVATE, PRIVATE)) as link:
+        Client(link, called).out("before", 1)
         body = tuple_of("attack", 1)
         header = number(OUT) + number(99) + b"\1" + bytes(6)
         frame = len(header).to_bytes(4, "little") + bytes(4) + len(body).to_bytes(8, "little") + header + body
@@ -247,13 +250,13 @@ def test_a_real_server_ends_a_link_that_is_attacked(grid: Executors, server: str
         assert real.count("attack", int) <= most
 
 
-def test_a_client_that_made_a_secure_space_puts_nothing_in_the_clear(grid: Executors, tmp_path: Path) -> None:
+def test_a_client_that_makes_a_secure_space_is_not_talked_out_of_it(grid: Executors, tmp_path: Path) -> None:
     """An attacker who can write answers in the place of the server, for which an unprotected block needs no key."""
     levels = (AUTHENTICATED, PRIVATE, PRIVATE)
     with listening(grid, bytes([0b1111] * 3), secure=False) as (address, heard):
-        with px.Space(address, identity=grid.identity, policy=policy(tmp_path, levels), secure=True) as space:
-            space.out("secret", 1)
-        assert {level for level, _, _ in heard.result(PATIENCE)} == {PRIVATE}
+        with pytest.raises(px.errors.PolicyError, match="was not made with secure=True"):
+            px.Space(address, identity=grid.identity, policy=policy(tmp_path, levels), secure=True)
+        assert [(level, kind) for level, kind, _ in heard.result(PATIENCE)] == [(PRIVATE, OPEN)]
 
 
 def test_templates_of_the_second_implementation_find(grid: Executors, server: str) -> None:

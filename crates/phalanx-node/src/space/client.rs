@@ -121,8 +121,6 @@ impl Client {
             return Err(is_not("durable").into());
         }
         (self.created, self.most_body, self.identity) = (created, most_body, identity);
-        // A client that asked for a secure space does not depend on the answer, which may have come without protection.
-        let secure = secure || asked.secure || asked.group.is_some();
         self.mark = if secure { Mark::Data } else { Mark::None };
         let places: Result<Vec<Place>, _> = members.iter().map(|address| address.parse()).collect();
         self.connect.members = places.map_err(|_| self.ended("it does not speak this protocol"))?;
