@@ -266,7 +266,15 @@ def test_a_command_line_refuses_the_stand_in(place: Place) -> None:
     place.answer("ws8")
     hosts = place.folder / "hosts.txt"
     hosts.write_text(f"ws7 = {place.address}\n")
-    command = [PHALANX, "ls", "--hosts", hosts, "--identity", place.executors.identity, f"ws7:{place.exported}"]
+    command = [
+        PHALANX,
+        "ls",
+        "--hosts",
+        str(hosts),
+        "--identity",
+        str(place.executors.identity),
+        f"ws7:{place.exported}",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert f"{place.address}: ws8 answers, but ws7 is expected" in done.stderr

@@ -7,7 +7,7 @@ import io
 import pytest
 from phalanx import _native
 from phalanx._output import shower
-from phalanx.cli._there import printable
+from phalanx.cli._streams import printable
 
 STEERING = [
     ("\x1b]0;root@bank\x07", r"\x1b]0;root@bank\x07"),  # a title
@@ -45,7 +45,7 @@ def test_text_stays_as_it_is(text: str) -> None:
 def test_lines_end_where_they_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(b"one\r\ntwo\n") == "[a/1] one\r\n[a/1] two"
     for output in ("prefix", "plain"):
-        made = shower(output, others=True)  # type: ignore[arg-type]
+        made = shower(output, others=True)
         assert made is not None
         made[0]([("a/1", 0, b"\x1b[2J\n")])
         assert capsys.readouterr().out.endswith("\\x1b[2J\n")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PHALANX = Path(sys.executable).with_name("phalanx")
+PHALANX = str(Path(sys.executable).with_name("phalanx"))
 
 LOOK = """
 import os, pathlib
@@ -27,7 +27,7 @@ def test_a_variable_taken_from_the_environment_is_in_no_command_line(tmp_path: P
     secret = f"{random.getrandbits(128):x}"
     script = tmp_path / "look.py"
     script.write_text(LOOK)
-    command = [PHALANX, "mpirun", "-n", "2", "--no-prefix", "--env", "SECRET", sys.executable, script]
+    command = [PHALANX, "mpirun", "-n", "2", "--no-prefix", "--env", "SECRET", sys.executable, str(script)]
     done = subprocess.run(
         command, env={**os.environ, "SECRET": secret}, capture_output=True, text=True, check=True, timeout=60
     )

@@ -12,7 +12,7 @@ import struct
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, HashAlgorithm
@@ -207,8 +207,8 @@ class Tls:
             keys = Path(folder, "keys")
             self._tls = member.context(protocol, keys).wrap_bio(self._arrived, self._leaves, server, name)
             self._drive(self._tls.do_handshake)
-            [secret] = (line.split()[2] for line in keys.read_text().splitlines() if "EXPORTER_SECRET" in line)
-        self._secret = bytes.fromhex(secret)
+            secrets = [line.split()[2] for line in keys.read_text().splitlines() if "EXPORTER_SECRET" in line]
+        self._secret = bytes.fromhex(secrets[0])
 
     def say(self, message: bytes) -> None:
         self._drive(lambda: self._tls.write(message))
@@ -225,8 +225,8 @@ class Tls:
 
     def names(self) -> set[str]:
         """The DNS names in the certificate of the other end."""
-        certificate = self._tls.getpeercert() or {}
-        return {str(name) for kind, name in certificate.get("subjectAltName", ()) if kind == "DNS"}
+        names: Any = (self._tls.getpeercert() or {}).get("subjectAltName", ())
+        return {str(name) for kind, name in names if kind == "DNS"}
 
     def directions(self, levels: Levels, bound: bytes) -> tuple[Direction, Direction]:
         """Section 5: of the client and of the server."""

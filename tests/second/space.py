@@ -80,7 +80,8 @@ class Client:
 
 def serve(link: Link, secure: bool = False) -> list[tuple[int, int, bytes]]:
     """Serve one session until its client is gone. The level, kind and body of all that arrived, without beats."""
-    heard, level = [], link.levels[1] if secure else link.levels[0]
+    heard: list[tuple[int, int, bytes]] = []
+    level = link.levels[1] if secure else link.levels[0]
     kept: list[bytes] = []
     while True:
         try:

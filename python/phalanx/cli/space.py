@@ -366,8 +366,8 @@ def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[
     told = SpaceInfo.of(engine.info())
     level, why, weaker = engine.level
     if as_json:
-        link = {"level": level, "why": why, "weaker": weaker, "peer": engine.peer}
-        facts = {"address": address, **link, **dataclasses.asdict(told)}
+        shown = {"level": level, "why": why, "weaker": weaker, "peer": engine.peer}
+        facts = {"address": address, **shown, **dataclasses.asdict(told)}
         if rates is not None:
             facts["rates"] = rates
         click.echo(json.dumps(facts, indent=2))

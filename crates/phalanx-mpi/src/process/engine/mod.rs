@@ -29,6 +29,7 @@ use crate::process::transport::{
 };
 use arriving::Arriving;
 use credit::Account;
+use phalanx_core::level::Level;
 use phalanx_core::spmd::{ContextHasher, Envelope, Matching, Pattern};
 use request::{Content, INTERRUPTED, Message, Receiving, Request, Sending};
 use slab::Slab;
@@ -70,6 +71,8 @@ pub struct Peer {
     /// The first bytes of a header of which not all has come.
     head: Vec<u8>,
     head_is_weak: bool,
+    /// The level at which the header of the frame that is arriving came.
+    level: Level,
 }
 
 /// The way to a process.
@@ -615,6 +618,7 @@ impl Peer {
             account: Account::default(),
             head: Vec::new(),
             head_is_weak: false,
+            level: Level::Clear,
         }
     }
 }

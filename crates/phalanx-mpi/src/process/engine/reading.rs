@@ -48,7 +48,7 @@ impl Engine {
             let Path::Socket(link) = &mut self.peers[peer as usize].path else { return true };
             let kept = match link.read(place) {
                 Ok(Arrived::Nothing) => return moved,
-                Ok(Arrived::Placed(_)) if link.is_weak() && self.is_marked_arriving(peer) => false,
+                Ok(Arrived::Placed(_)) if self.goes_on_at_another_level(peer) => false,
                 Ok(Arrived::Placed(length)) => {
                     self.take_placed(peer, length);
                     true
@@ -80,7 +80,7 @@ impl Engine {
     fn take_frames(&mut self, peer: u32, buffer: &[u8], range: Range<usize>) -> bool {
         let mut bytes = &buffer[range];
         let is_weak = matches!(&self.peers[peer as usize].path, Path::Socket(link) if link.is_weak());
-        if is_weak && self.is_marked_arriving(peer) {
+        if self.goes_on_at_another_level(peer) {
             return false;
         }
         loop {
@@ -102,14 +102,19 @@ impl Engine {
         }
     }
 
-    /// Whether data of a marked communicator is arriving.
-    fn is_marked_arriving(&self, peer: u32) -> bool {
-        self.peers[peer as usize].arriving.as_ref().is_some_and(|it| is_marked(it.header.context))
+    /// Whether what was read last goes on a frame of another level. An attacker could have made a frame without protection
+    /// longer, so that it swallows the protected one behind it.
+    fn goes_on_at_another_level(&self, peer: u32) -> bool {
+        let Peer { path: Path::Socket(link), arriving, level, .. } = &self.peers[peer as usize] else { return false };
+        arriving.is_some() && link.level() != *level
     }
 
     /// The next header, once all of it has come, and whether a part of it came at a low level.
     fn begin_frame(&mut self, peer: u32, bytes: &mut &[u8], is_weak: bool) -> Option<(Header, bool)> {
-        let Peer { head, head_is_weak, .. } = &mut self.peers[peer as usize];
+        let Peer { head, head_is_weak, level, path, .. } = &mut self.peers[peer as usize];
+        if let Path::Socket(link) = path {
+            *level = link.level();
+        }
         if head.is_empty() {
             *head_is_weak = is_weak;
             if let Some((whole, rest)) = bytes.split_first_chunk::<HEADER>() {

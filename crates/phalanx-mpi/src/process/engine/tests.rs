@@ -7,7 +7,7 @@ mod short;
 use super::credit::{MOST, WINDOW};
 use super::*;
 use crate::process::transport::segment_bytes;
-use phalanx_core::level::{Level, Levels};
+use phalanx_core::level::Levels;
 use phalanx_core::wire::ranks::MOST_RANKS;
 use phalanx_net::blocks::{Sealer, carried};
 use phalanx_net::seal::{Context, HEAD, SECRET};
@@ -764,6 +764,32 @@ fn what_is_marked_is_refused_at_a_lower_level() {
         while engine.progress() {}
         assert_eq!(engine.ended().len(), usize::from(refused));
         assert_eq!(engine.probe(&Pattern { context, source: Some(1), tag: Some(3) }).is_some(), !refused);
+    }
+}
+
+/// An attacker makes a frame without protection longer, so that it would swallow the protected bytes behind it.
+#[test]
+fn a_frame_goes_on_at_its_own_level_only() {
+    let levels = Levels { base: Level::Authenticated, data: Level::Private, code: Level::Safe };
+    for (level, refused) in [(Level::Authenticated, false), (Level::Safe, true), (Level::Private, true)] {
+        let (near, mut far) = UnixStream::pair().expect("sockets");
+        near.set_nonblocking(true).expect("a socket");
+        let keys = |seed| Context::new([seed; SECRET]);
+        let link = Link::new(near.into(), levels, (keys(1), keys(2)));
+        let mut engine = Engine::new(0, vec![Path::Own, Path::Socket(Box::new(link))], None);
+        let mut sealer = Sealer::new(Some(keys(2)), carried(levels));
+        let payload = frame(
+            Header { kind: Kind::Eager as u16, context: 4, length: 16, source: 1, tag: 3, ..Header::default() },
+            &[7; 16],
+        );
+        let (begin, end) = payload.split_at(payload.len() - 8);
+        let mut blocks = Vec::new();
+        for (level, part) in [(Level::Authenticated, begin), (level, end)] {
+            sealer.append(level, std::iter::once(part), &mut blocks).expect("the link carries it");
+        }
+        far.write_all(&blocks).expect("it listens");
+        while engine.progress() {}
+        assert_eq!(engine.ended().len(), usize::from(refused), "{level}");
     }
 }
 

@@ -62,8 +62,8 @@ pub struct Link {
     ready: Range<usize>,
     /// A block whose payload goes straight to its place.
     placed: Option<Placed>,
-    /// What was read last came at a lower level than marked data is to have.
-    is_weak: bool,
+    /// The level at which what was read last came; that of unmarked data before anything was read.
+    level: Level,
     silence: Silence,
 }
 
@@ -81,7 +81,8 @@ impl Link {
         let (sealer, opener) = contexts;
         let sealer = Sealer::new(Some(sealer), carried(levels));
         let opener = Opener::new(Some(opener), carried(levels)).with_longest(BLOCK);
-        Link { protection: protects.then_some(Protection { levels, sealer, opener }), ..Link::clear(socket) }
+        let protection = protects.then_some(Protection { levels, sealer, opener });
+        Link { protection, level: levels.base, ..Link::clear(socket) }
     }
 
     /// The same between processes of one machine, without protection.
@@ -95,7 +96,7 @@ impl Link {
             raw: 0..0,
             ready: 0..0,
             placed: None,
-            is_weak: false,
+            level: Level::Clear,
             silence: Silence::default(),
         }
     }
@@ -103,7 +104,13 @@ impl Link {
     /// Whether what was read last came at a lower level than marked data is to have on this link.
     #[inline]
     pub fn is_weak(&self) -> bool {
-        self.is_weak
+        self.protection.as_ref().is_some_and(|Protection { levels, .. }| self.level < levels.data)
+    }
+
+    /// The level at which what was read last came.
+    #[inline]
+    pub fn level(&self) -> Level {
+        self.level
     }
 
     /// The socket, for who sleeps until there is something to read.
@@ -245,7 +252,7 @@ impl Link {
             if let Some(placed) = self.placed.take() {
                 return self.read_placed(placed, awaited);
             }
-            let Some(Protection { levels, opener, .. }) = &mut self.protection else { return Ok(Arrived::Nothing) };
+            let Some(Protection { opener, .. }) = &mut self.protection else { return Ok(Arrived::Nothing) };
             if let Some(place) = awaited.filter(|_| self.raw.is_empty() && opener.plain() > 0) {
                 return self.read_unprotected(place);
             }
@@ -258,7 +265,7 @@ impl Link {
                 Cut::Part(block) if self.go_on(block, awaited)? => continue,
                 Cut::Part(_) => return Ok(Arrived::Nothing),
             };
-            self.is_weak = level < levels.data;
+            self.level = level;
             self.ready = self.raw.start + payload.start..self.raw.start + payload.end;
             self.raw.start += used;
             if !self.ready.is_empty() {
@@ -328,9 +335,9 @@ impl Link {
         }
         // SAFETY: the place is lent, and has this room.
         let payload = unsafe { std::slice::from_raw_parts_mut(place.start, length) };
-        if let Some(Protection { levels, opener, .. }) = &mut self.protection {
+        if let Some(Protection { opener, .. }) = &mut self.protection {
             opener.open_placed(&placed, payload)?;
-            self.is_weak = placed.block().level() < levels.data;
+            self.level = placed.block().level();
         }
         self.raw = 0..placed.next().len();
         self.buffer[self.raw.clone()].copy_from_slice(placed.next());
