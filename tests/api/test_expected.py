@@ -253,7 +253,7 @@ def test_replicas_are_known_by_their_names(tmp_path: Path) -> None:
         env = {"XDG_RUNTIME_DIR": str(tmp_path / "run")}
         (tmp_path / "run").mkdir()
         addresses = [
-            executors.start(name, env={**env, "PHALANX_HOME": str(tmp_path / name)}) for name in ("ws1", "ws2", "ws3")
+            executors.start(name, "--directory", str(tmp_path / name), env=env) for name in ("ws1", "ws2", "ws3")
         ]
         right = [f"ws{at} = {address}" for at, address in enumerate(addresses, 1)]
         with pytest.raises(px.errors.IdentityError, match="ws3 answers, but ws9 is expected"):

@@ -72,7 +72,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("exit", 0, ""),
         ("finalize", 0, ""),
         ("abort", 5, "MPI_Abort was called with error code 5"),
-        ("send", 1, "MPI_Send: this process is a fork of a process of the program, and has no part in it"),
+        ("send", 16, "MPI_Send: this process is a fork of a process of the program, and has no part in it"),
         ("return", 0, ""),
     ],
 )

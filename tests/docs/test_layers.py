@@ -33,7 +33,7 @@ MODULES = {
     "phalanx-node": [
         "control credit ending explain files known_members lines log places tables turn",
         "dial dialler door journal printing prints recruit rules",
-        "interpreter space",
+        "interpreter quota space",
         "interpreter_link local remote",
         "connect transfer",
         "ranks",

@@ -56,6 +56,12 @@ def server(grid: Executors) -> str:
     return grid.start("real", "--trusted", "127.0.0.0/8", interpreters=1)
 
 
+@pytest.fixture(scope="module")
+def strict(grid: Executors) -> str:
+    """An executor that takes what its owner said nothing about."""
+    return grid.start("strict", interpreters=1)
+
+
 def reach(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     return socket.create_connection((host, int(port)), timeout=PATIENCE)
@@ -163,8 +169,7 @@ def test_both_ends_go_over_the_ratchet(grid: Executors, server: str) -> None:
         assert real.inp("behind the ratchet", int) == ("behind the ratchet", 1)
 
 
-def test_a_real_server_refuses_levels_that_it_does_not_offer(grid: Executors, server: str) -> None:
-    strict = grid.start("strict", interpreters=1)
+def test_a_real_server_refuses_levels_that_it_does_not_offer(grid: Executors, strict: str) -> None:
     with pytest.raises(Refused, match="not offered"), dialled(grid, strict, (AUTHENTICATED, PRIVATE, PRIVATE)):
         pass
     with reach(strict) as connection:

@@ -24,6 +24,8 @@ const ALL: &str = "phalanx-programs-of-user-";
 /// Beginning of a folder's name. The executor's process number follows, and then `WORD`.
 const PREFIX: &str = "phalanx-";
 const WORD: &str = "-program-";
+/// How often the folder for all programs is made again, if programs that end remove it meanwhile.
+const ATTEMPTS: usize = 10;
 /// Name of the folder for checkpoints.
 const CHECKPOINTS: &str = ".phalanx-checkpoints";
 
@@ -31,6 +33,8 @@ const CHECKPOINTS: &str = ".phalanx-checkpoints";
 #[derive(Debug)]
 pub struct Folder {
     folder: TempDir,
+    /// The folder with all folders of this user, if it is in that one.
+    _all: Option<All>,
     /// The same folder, opened.
     opened: Dir,
     /// A lock that shows other executors that the folder is in use.
@@ -39,6 +43,16 @@ pub struct Folder {
     file: Mutex<Option<File>>,
     /// Whether files are sent again, and replace those that are there.
     replaces: AtomicBool,
+}
+
+/// The folder with all folders of a user. Dropping this removes it if it is empty.
+#[derive(Debug)]
+struct All(PathBuf);
+
+impl Drop for All {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0); // it is not empty while another program has a folder there
+    }
 }
 
 impl Folder {
@@ -52,24 +66,29 @@ impl Folder {
     /// program from starting.
     fn within(shared: &Path) -> io::Result<Folder> {
         let all = shared.join(format!("{ALL}{}", geteuid().as_raw()));
-        match private_folder::make(&all) {
-            Ok(opened) => {
-                remove_stale(&all, &opened);
-                Folder::beneath(&all)
+        for _ in 0..ATTEMPTS {
+            match private_folder::make(&all) {
+                Ok(opened) => remove_stale(&all, &opened),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Folder::beneath(shared, None),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
             }
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Folder::beneath(shared),
-            Err(error) => Err(error),
+            match Folder::beneath(&all, Some(All(all.clone()))) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {} // another program that ended has removed it
+                made => return made,
+            }
         }
+        Folder::beneath(shared, None)
     }
 
-    fn beneath(parent: &Path) -> io::Result<Folder> {
+    fn beneath(parent: &Path, all: Option<All>) -> io::Result<Folder> {
         let name = format!("{PREFIX}{}{WORD}", std::process::id());
         let mode = Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix(&name).permissions(mode).tempdir_in(parent)?;
         let opened = File::from(private_folder::find(folder.path())?);
         flock(&opened, FlockOperation::LockExclusive)?;
         let (file, replaces) = (Mutex::new(None), AtomicBool::new(false));
-        Ok(Folder { folder, opened: Dir::from_std_file(opened.try_clone()?), _lock: opened, file, replaces })
+        Ok(Folder { folder, _all: all, opened: Dir::from_std_file(opened.try_clone()?), _lock: opened, file, replaces })
     }
 
     pub fn path(&self) -> &Path {

@@ -10,6 +10,7 @@ use crate::objects::handle::place_of;
 use crate::objects::op::Predefined;
 use crate::operations::quick::Passed;
 use crate::process::life;
+use crate::process::world::is_fork;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
@@ -87,6 +88,9 @@ pub(super) fn forget(handle: u32) -> Option<Arc<Window>> {
 impl Used {
     #[inline]
     fn of(handle: u32) -> Option<Used> {
+        if is_fork() {
+            return None; // the other way says that a fork has no part in the program
+        }
         let slot = slot(handle)?;
         let counted = life::is_concurrent().then_some(slot);
         counted.inspect(|slot| _ = slot.users.fetch_add(1, Ordering::SeqCst));
