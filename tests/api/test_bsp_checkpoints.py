@@ -120,7 +120,7 @@ def test_a_kill_while_a_checkpoint_is_written_leaves_the_one_before(undisturbed:
     torn, killed, deadline = 0, set[int](), time.monotonic() + 40
     while torn < 3 and program.poll() is None and time.monotonic() < deadline:
         alive = processes(tmp_path, killed)
-        files = [path.name for path in tmp_path.glob("phalanx-*/.phalanx-checkpoints/*")]
+        files = [path.name for path in tmp_path.glob("phalanx-*/*/.phalanx-checkpoints/*")]
         newest = max((int(name.split(".")[0]) for name in files), default=0)
         whole = [name for name in files if name.startswith(f"{newest}.") and not name.endswith(".part")]
         if len(alive) == 3 and newest > 2 and len(whole) < 3:

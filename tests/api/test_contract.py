@@ -14,6 +14,8 @@ from conftest import Eventually
 from phalanx import _native
 from phalanx._reach import read_identity
 
+from laboratory import identities
+
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, "2", None, True])
 def test_a_degree_is_a_whole_number_from_one_on(n: Any) -> None:
@@ -102,7 +104,7 @@ def test_other_machines_need_an_identity(tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_identity_with_the_key_of_another_is_named(tmp_path: Path, role: str) -> None:
     grid, file = _native.create_grid(), tmp_path / "own.pem"
     own, other = (_native.issue_member(grid, role, name) for name in ("ada", "bob"))
-    file.write_text(own)
+    identities.write(file, own)
     assert read_identity(file, "user.pem") == own
     key = re.compile("-----BEGIN PRIVATE KEY-----.*-----END PRIVATE KEY-----", re.DOTALL)
     (another,) = key.findall(other)

@@ -8,6 +8,7 @@ use phalanx_net::sealed::SealingKey;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
+use zeroize::Zeroize;
 
 /// Bytes of a key that are looked for. Shorter pieces might be there by chance.
 const PIECE: usize = 32;
@@ -37,6 +38,7 @@ impl Hidden {
                 if memory.read_exact_at(&mut bytes, from).is_ok() {
                     count += bytes.windows(PIECE).filter(|piece| self.is(piece)).count();
                 }
+                bytes.zeroize(); // or a later search finds what this one has read
             }
         }
         count

@@ -140,11 +140,6 @@ class Reached:
             link.close()
 
 
-_LEVEL = click.option(
-    "--level", type=click.Choice(LEVELS), help=f"The link's level; {AUTHENTICATED} [default: by policy]"
-)
-
-
 def complain(place: str, error: TransferError | Unknown) -> None:
     """Says what went wrong with one place; the others go on."""
     match = THERE.fullmatch(place)

@@ -54,7 +54,7 @@ impl Authority {
 
     /// The key and the certificate, as PEM. With a passphrase the key is locked.
     pub fn to_pem(&self, passphrase: Option<&str>) -> Result<Zeroizing<String>, IdentityError> {
-        let key = Zeroizing::new(self.key.serialize_pem());
+        let key = locked::to_pem(&self.key);
         let locked = passphrase.map(|passphrase| locked::lock(&key, passphrase)).transpose()?;
         Ok([locked.as_ref().unwrap_or(&key).as_str(), &self.certificate].concat().into())
     }
@@ -63,7 +63,7 @@ impl Authority {
     pub fn issue(&self, role: Role, name: &str) -> Result<Zeroizing<String>, IdentityError> {
         let mut key = KeyPair::generate()?;
         let certificates = self.certify(role, name, &key);
-        let pem = Zeroizing::new(key.serialize_pem());
+        let pem = locked::to_pem(&key);
         key.zeroize();
         Ok([&certificates?, pem.as_str()].concat().into())
     }
@@ -95,7 +95,7 @@ impl Authority {
 pub fn request(role: Role, name: &str) -> Result<(Zeroizing<String>, String), IdentityError> {
     let mut key = KeyPair::generate()?;
     let request = member_params(role, name).and_then(|params| Ok(params.self_signed(&key)?.pem()));
-    let pem = Zeroizing::new(key.serialize_pem());
+    let pem = locked::to_pem(&key);
     key.zeroize();
     Ok((pem, request?.replace("CERTIFICATE", LABEL)))
 }

@@ -1,18 +1,31 @@
 //! A private key in a file, locked by a passphrase: AES-256-GCM under a key that PBKDF2 makes of the passphrase.
 
 use super::IdentityError;
-use pem::Pem;
+use pem::{EncodeConfig, LineEnding, Pem};
+use rcgen::KeyPair;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::pbkdf2;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::num::NonZeroU32;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 /// The PEM label of a locked key, which the tag of its bytes covers too.
 const LABEL: &str = "PHALANX LOCKED KEY";
 const SALT: usize = 16;
 /// Rounds of PBKDF2 with HMAC-SHA-256, as OWASP recommends: each guess takes about a fifth of a second.
 const ROUNDS: NonZeroU32 = NonZeroU32::new(600_000).expect("is not 0");
+
+/// A private key as PEM. No other copy of it stays in memory.
+pub(super) fn to_pem(key: &KeyPair) -> Zeroizing<String> {
+    encode("PRIVATE KEY", key.serialized_der().to_vec())
+}
+
+fn encode(label: &str, bytes: Vec<u8>) -> Zeroizing<String> {
+    let whole = Pem::new(label, bytes);
+    let text = pem::encode_config(&whole, EncodeConfig::new().set_line_ending(LineEnding::LF));
+    whole.into_contents().zeroize();
+    text.into()
+}
 
 /// Whether the text begins with a locked key.
 pub(super) fn is_locked(text: &str) -> bool {
@@ -27,7 +40,7 @@ pub(super) fn lock(key: &str, passphrase: &str) -> Result<Zeroizing<String>, Ide
     let mut sealed = key.as_bytes().to_vec();
     let done = cipher(salt, passphrase).seal_in_place_append_tag(nonce, Aad::from(LABEL), &mut sealed);
     done.map_err(|_| IdentityError::DamagedAuthority("private key"))?;
-    Ok(pem::encode(&Pem::new(LABEL, [&head[..], &sealed].concat())).into())
+    Ok(encode(LABEL, [&head[..], &sealed].concat()))
 }
 
 /// Opens what [`lock`] returned.

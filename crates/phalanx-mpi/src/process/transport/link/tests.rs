@@ -36,11 +36,12 @@ fn sent(link: &mut Link, wire: &mut UnixStream, data: &[u8], marked: bool) -> Ve
     let (mut bytes, mut at) = (Vec::new(), None);
     loop {
         at = link.push(&header(data.len()), data, at, marked);
+        let is_done = at == Some(data.len()) && link.flush();
         let mut some = vec![0; 1 << 20];
         while let Ok(count) = wire.read(&mut some) {
             bytes.extend_from_slice(&some[..count]);
         }
-        if at == Some(data.len()) && link.flush() {
+        if is_done {
             return bytes;
         }
     }
