@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use phalanx_core::level::{Level, Levels, Policy};
+use phalanx_net::dial::dial;
 use phalanx_net::identity::{Authority, Member, Role};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
@@ -10,7 +11,6 @@ use phalanx_net::tls::choose_ahead;
 use phalanx_node::executor::{Executor, Options};
 use phalanx_node::log::Log;
 use phalanx_node::space::ServerOptions;
-use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ impl Lab {
 
     /// A client that `said` a preamble, which `arrives` as another.
     fn connect(&self, said: Preamble, arrives: Preamble) -> Socket {
-        let mut socket = Socket::tcp(TcpStream::connect(self.executor.address()).unwrap()).unwrap();
+        let mut socket = dial(&self.executor.address().into(), PATIENCE).unwrap().socket;
         let mut timed = socket.until(Instant::now() + PATIENCE);
         arrives.write(&mut timed).unwrap();
         let connection = self.user.client_of(Role::Executor).unwrap().connect().unwrap();
