@@ -1,8 +1,7 @@
 //! Text of others, made safe for a terminal and a log.
 //!
-//! What a task prints, what a peer says and how a file is called may have been chosen by somebody who wants to steer the
-//! reader's terminal: set its title, clear it, write over another line, or make text read in another order than it is.
-//! This is the one place that says which characters can do that. They are shown as `\x1b` or `\u{202e}`.
+//! An attacker may have chosen what a task prints, what a peer says, or the name of a file, to steer the reader's terminal: to set its
+//! title, clear it, write over another line, or show text in another order. Only this module says which characters can do that. They are shown as `\x1b` or `\u{202e}`.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -37,8 +37,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Each control link and each program takes several descriptors. All together take at most 1 in so many of those that the executor
 /// may have, and one user's a quarter of these.
 const DESCRIPTORS: usize = 16;
-/// Assumed limit of open files, if the system does not report one.
-const USUAL_OPEN: usize = 1024;
 /// Most control links, and most programs, of all users.
 const MOST_LINKS: usize = 1024;
 
@@ -153,7 +151,7 @@ impl Executor {
             path = listen_at_path(&address, &mut listeners, &log);
         }
         let places = Places::new(options.capacity);
-        let most = (most_open().unwrap_or(USUAL_OPEN) / DESCRIPTORS).min(MOST_LINKS);
+        let most = (most_open() / DESCRIPTORS).min(MOST_LINKS);
         let quota = |what| Quota::new(what, most, most.div_ceil(4));
         let (controls, launchers) = (quota("links of managers"), quota("message passing programs"));
         let Options { policy, accepted, exports, .. } = options.clone();

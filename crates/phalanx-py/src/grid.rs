@@ -95,12 +95,7 @@ pub fn certificate_of(text: &str) -> PyResult<(String, String, String)> {
 /// The role and name in the text of an identity file. An error if no member of either role could use it. `file` names it in errors.
 #[pyfunction]
 pub fn check_member(text: &str, file: &str) -> PyResult<(&'static str, String)> {
-    let read = Member::parse(text, Role::User).map(|member| (Role::User, member));
-    let read = match read {
-        Err(IdentityError::Role { .. }) => Member::parse(text, Role::Executor).map(|member| (Role::Executor, member)),
-        read => read,
-    };
-    let (role, member) = read.map_err(|error| raise("IdentityError", format!("{file}: {error}")))?;
+    let (role, member) = to_member(text).map_err(|error| raise("IdentityError", format!("{file}: {error}")))?;
     Ok((role.name(), member.name))
 }
 
@@ -118,7 +113,7 @@ impl Dialler {
 
     /// The caller, who may have any role.
     pub fn read_any(self) -> PyResult<NodeDialler> {
-        let member = to_member(&self.0).map_err(identity)?;
+        let (_, member) = to_member(&self.0).map_err(identity)?;
         Ok(NodeDialler::new(member, self.1, self.2))
     }
 }
@@ -144,9 +139,9 @@ fn unknown(error: KnownError) -> PyErr {
 }
 
 /// Reads an identity file: that of a user, or of another member of the grid.
-fn to_member(text: &str) -> Result<Member, IdentityError> {
+fn to_member(text: &str) -> Result<(Role, Member), IdentityError> {
     match Member::parse(text, Role::User) {
-        Err(IdentityError::Role { .. }) => Member::parse(text, Role::Executor),
-        parsed => parsed,
+        Err(IdentityError::Role { .. }) => Member::parse(text, Role::Executor).map(|member| (Role::Executor, member)),
+        parsed => parsed.map(|member| (Role::User, member)),
     }
 }

@@ -20,6 +20,20 @@ POLICY_HELP = (
     "read and change it."
 )
 
+#: Options that `phalanx mpirun` takes too; its `--hosts` is another one.
+IDENTITY = click.option(
+    "--identity",
+    type=click.Path(path_type=Path),
+    help="Your certificate. [default: user.pem in $PHALANX_HOME or ~/.phalanx]",
+)
+POLICY = click.option("--policy", default="links", show_default=True, metavar="links|marked|all|FILE", help=POLICY_HELP)
+TRUSTED = click.option(
+    "--trusted",
+    multiple=True,
+    metavar="NETWORK",
+    help="Links to this network need no protection (may be repeated).",
+)
+
 #: The options that name a grid: its machines, who the user is to them, and what links to them may be.
 _GRID = (
     click.option(
@@ -27,24 +41,9 @@ _GRID = (
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="A hosts file: machines by name, ports and trusted networks.",
     ),
-    click.option(
-        "--identity",
-        type=click.Path(path_type=Path),
-        help="Your certificate. [default: user.pem in $PHALANX_HOME or ~/.phalanx]",
-    ),
-    click.option(
-        "--policy",
-        default="links",
-        show_default=True,
-        metavar="links|marked|all|FILE",
-        help=POLICY_HELP,
-    ),
-    click.option(
-        "--trusted",
-        multiple=True,
-        metavar="NETWORK",
-        help="Links to this network need no protection (may be repeated).",
-    ),
+    IDENTITY,
+    POLICY,
+    TRUSTED,
 )
 
 

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from phalanx import _native
 from phalanx._commands import MOST, asked_variables, read_programs
-from phalanx.cli._grid_options import POLICY_HELP
+from phalanx.cli._grid_options import IDENTITY, POLICY, TRUSTED
 from phalanx.cli._numbers import Seconds
 from phalanx.cli._streams import is_terminal
 from phalanx.grid import Grid
@@ -91,24 +91,9 @@ OPTIONS = [
         type=click.Choice(LEVELS),
         help=f"The level of links with --transport sockets; {AUTHENTICATED}  [default: private]",
     ),
-    click.option(
-        "--policy",
-        default="links",
-        show_default=True,
-        metavar="links|marked|all|FILE",
-        help=POLICY_HELP,
-    ),
-    click.option(
-        "--trusted",
-        multiple=True,
-        metavar="NETWORK",
-        help="Links to this network need no protection (may be repeated).",
-    ),
-    click.option(
-        "--identity",
-        type=click.Path(path_type=Path),
-        help="Your certificate. [default: user.pem in $PHALANX_HOME or ~/.phalanx]",
-    ),
+    POLICY,
+    TRUSTED,
+    IDENTITY,
     click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="PROGRAM [ARGUMENT]..."),
 ]
 

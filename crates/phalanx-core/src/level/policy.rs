@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use std::fmt;
 use thiserror::Error;
 
-/// What a policy that protects only what is marked leaves to an attacker, for people.
+/// The warning about a policy that protects only marked data: what an attacker can do with the rest.
 const MARKED: &str = "policy marked: what is not marked is only authenticated, so that an attacker on the wire can read \
                       and change it";
 

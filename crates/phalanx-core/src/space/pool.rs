@@ -2,7 +2,7 @@
 //!
 //! A space takes its bytes from a [`Pool`] in pieces of [`PIECE`] bytes, so that most calls touch no shared counter. A user may
 //! take up to [`PART`] times what is left for others. So one user alone may have three quarters of the pool, two users three
-//! sevenths each, and whoever comes next always finds room.
+//! sevenths each, and the next user always finds room.
 
 use crate::error::SpaceError;
 use hashbrown::HashMap;
@@ -23,7 +23,7 @@ pub struct Pool {
     users: Mutex<HashMap<String, Weak<Account>, RandomState>>,
 }
 
-/// What the spaces of one owner have taken from a pool.
+/// The bytes that the spaces of one owner hold of a pool.
 #[derive(Debug)]
 pub struct Account {
     pool: Arc<Pool>,
@@ -32,7 +32,7 @@ pub struct Account {
     is_user: bool,
 }
 
-/// What one space has taken. It is given back when the space is dropped.
+/// The bytes that one space holds of an account. Dropping this gives them back.
 #[derive(Debug)]
 pub(super) struct Charge {
     account: Arc<Account>,

@@ -1,4 +1,4 @@
-//! The key exchange X25519MLKEM768 of TLS 1.3: ring's X25519 beside ML-KEM-768 (FIPS 203). Whoever records a handshake must break both to
+//! The key exchange X25519MLKEM768 of TLS 1.3: ring's X25519 beside ML-KEM-768 (FIPS 203). An attacker who records a handshake must break both to
 //! read what follows, so a quantum computer of later years is not enough.
 //!
 //! A client's share is ML-KEM's encapsulation key and X25519's public key. A server's is ML-KEM's ciphertext and X25519's public key. The

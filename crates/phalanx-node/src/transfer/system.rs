@@ -105,16 +105,19 @@ pub fn modified(metadata: &Metadata) -> (i64, u32) {
     metadata.modified().map_or((0, 0), to_time)
 }
 
+/// Assumed limit of open files, if the system does not report one.
+const USUAL_OPEN: usize = 1024;
+
 /// Most files that this process may have open.
 #[cfg(unix)]
-pub fn most_open() -> Option<usize> {
+pub fn most_open() -> usize {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    most.map(|most| usize::try_from(most).unwrap_or(usize::MAX))
+    most.map_or(USUAL_OPEN, |most| usize::try_from(most).unwrap_or(usize::MAX))
 }
 
 #[cfg(not(unix))]
-pub fn most_open() -> Option<usize> {
-    None
+pub fn most_open() -> usize {
+    USUAL_OPEN
 }
 
 /// The umask of this process, if it is known. The system call that returns it would also change it for a moment.

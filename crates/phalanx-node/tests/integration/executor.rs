@@ -1,6 +1,7 @@
 //! What an executor makes of a user who does not keep to what it said.
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
+use crate::options;
 use phalanx_core::level::{Level, Levels, Mark, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, decode, encode};
 use phalanx_net::dial::{Expected, dial};
@@ -13,16 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn start(member: Member, policy: Policy) -> Executor {
-    let options = Options {
-        capacity: 1,
-        accepted: Vec::new(),
-        command: vec!["true".into()],
-        python: "3.11".into(),
-        policy,
-        spaces: None,
-        exports: phalanx_node::transfer::Exports::default(),
-        environment: Vec::new(),
-    };
+    let options = Options { policy, ..options() };
     Executor::start("127.0.0.1:0", member, options, phalanx_node::log::Log::nowhere()).unwrap()
 }
 

@@ -2,7 +2,8 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that fails says so")]
 
-use phalanx_core::level::{Level, Levels, Mark, Policy};
+use crate::options;
+use phalanx_core::level::{Level, Levels, Mark};
 use phalanx_core::wire::files::{Answer, Ask, Dated, MOST_AHEAD, MOST_BODY, MOST_FOUND, MOST_OPEN, Why};
 use phalanx_core::wire::transfer::Filter;
 use phalanx_core::wire::{decode, encode};
@@ -43,14 +44,9 @@ impl Lab {
         }
         fs::write(folder.path().join("secret/precious"), "precious").unwrap();
         let options = Options {
-            capacity: 1,
             accepted: vec!["mallory".into()],
-            command: vec!["true".into()],
-            python: "3.11".into(),
-            policy: Policy::default(),
-            spaces: None,
             exports: Exports::parse(&[format!("{}:rw", folder.path().join("data").display())]).unwrap(),
-            environment: Vec::new(),
+            ..options()
         };
         let executor =
             Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())

@@ -2,7 +2,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-use phalanx_core::level::{Level, Levels, Policy};
+use crate::options;
+use phalanx_core::level::{Level, Levels};
 use phalanx_net::dial::dial;
 use phalanx_net::identity::{Authority, Member, Role};
 use phalanx_net::preamble::Preamble;
@@ -37,16 +38,7 @@ impl Lab {
     fn new() -> Lab {
         let authority = Authority::create().unwrap();
         let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
-        let options = Options {
-            capacity: 2,
-            accepted: Vec::new(),
-            command: vec!["true".into()],
-            python: "3.11".into(),
-            policy: Policy::default(),
-            spaces: Some(ServerOptions::default()),
-            exports: phalanx_node::transfer::Exports::default(),
-            environment: Vec::new(),
-        };
+        let options = Options { capacity: 2, spaces: Some(ServerOptions::default()), ..options() };
         let (sender, log) = channel();
         let log_to = Log::new(move |_, text| drop(sender.send(text.to_owned())));
         let executor = Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, log_to).unwrap();

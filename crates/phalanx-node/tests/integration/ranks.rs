@@ -2,7 +2,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-use phalanx_core::level::{Level, Levels, Mark, Policy};
+use crate::options;
+use phalanx_core::level::{Level, Levels, Mark};
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Program, ToMachine};
 use phalanx_core::wire::ranks::{Entry, Listens, ToRank};
 use phalanx_core::wire::{decode, encode};
@@ -28,16 +29,7 @@ impl Launcher {
     fn new() -> Launcher {
         let authority = Authority::create().unwrap();
         let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
-        let options = Options {
-            capacity: 2,
-            accepted: Vec::new(),
-            command: vec!["true".into()],
-            python: "3.11".into(),
-            policy: Policy::default(),
-            spaces: None,
-            exports: phalanx_node::transfer::Exports::default(),
-            environment: Vec::new(),
-        };
+        let options = Options { capacity: 2, ..options() };
         let executor =
             Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())
                 .unwrap();

@@ -1,7 +1,8 @@
 //! An executor that exports a folder, and a peer that speaks the protocol but means no good.
 #![expect(clippy::unwrap_used, reason = "a test that fails says so")]
 
-use phalanx_core::level::{Level, LevelSet, Levels, Mark, Policy};
+use crate::options;
+use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::transfer::{Chunking, PART, SPLIT};
 use phalanx_core::wire::transfer::{
     Chunk, Compress, Direction, Entry, Filter, Kind, MOST_BODY, Message, Packed, RECORD, Record, Request, Share,
@@ -41,14 +42,8 @@ impl Lab {
         fs::create_dir(folder.path().join("data")).unwrap();
         fs::create_dir(folder.path().join("secret")).unwrap();
         let options = Options {
-            capacity: 1,
-            accepted: Vec::new(),
-            command: vec!["true".into()],
-            python: "3.11".into(),
-            policy: Policy::default(),
-            spaces: None,
             exports: Exports::parse(&[format!("{}:rw", folder.path().join("data").display())]).unwrap(),
-            environment: Vec::new(),
+            ..options()
         };
         let executor =
             Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())

@@ -8,8 +8,6 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// Assumed limit of open files, if the system does not report one.
-const USUAL: usize = 1024;
 /// One user gets at most this fraction of all descriptors, but at least those of one link.
 const PART: usize = 4;
 
@@ -39,7 +37,7 @@ pub struct Taken(Room, usize);
 impl Rooms {
     /// Half of the open files that this process may have.
     pub fn half() -> Rooms {
-        let most = system::most_open().unwrap_or(USUAL) / 2;
+        let most = system::most_open() / 2;
         Rooms::new(most, (most / PART).max(MOST_OPEN))
     }
 

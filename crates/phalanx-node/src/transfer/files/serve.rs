@@ -2,7 +2,7 @@
 
 use super::desk::{Desk, Places};
 use super::room::Rooms;
-use crate::control::{Pulse, await_end, tell};
+use crate::control::{Pulse, tell, turn_away};
 use crate::dial::printable;
 use crate::door::{Peer, check_accepted, refused};
 use crate::log::Log;
@@ -74,9 +74,8 @@ pub fn serve(mut peer: Peer, terms: &Terms<'_>) -> io::Result<()> {
     peer.socket.set_patience(None)?;
     if let Err(error) = accepted {
         let (link, reader) = Link::new(peer.socket, Some(shaken), 0)?;
-        tell(&link, &Answer::Failed { why: Why::Denied, reason: error.to_string() });
-        await_end(reader);
-        return Err(error);
+        let last = Answer::Failed { why: Why::Denied, reason: error.to_string() };
+        return Err(turn_away(&link, reader, &last, error));
     }
     let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_BODY)?;
     let _entered = enter(terms, &link, &user)?;

@@ -1,7 +1,7 @@
 //! The executor's service of transfers: which users it serves, from which folders, over which streams.
 
 use super::transfers::{Gathering, Token, Transfers};
-use crate::control::{await_end, tell};
+use crate::control::{tell, turn_away};
 use crate::door::{Peer, refused};
 use crate::log::Log;
 use crate::quota::{Entered, Quota};
@@ -143,9 +143,8 @@ impl Service {
 
     /// Tells the other end why it is refused, and waits until it closes the link.
     pub(super) fn refuse(&self, link: &Link, reader: Reader, user: &str, error: &io::Error) -> io::Error {
-        tell(link, &Message::Refused { reason: error.to_string() });
-        await_end(reader);
-        refused(format!("{user}: {error}"))
+        let why = refused(format!("{user}: {error}"));
+        turn_away(link, reader, &Message::Refused { reason: error.to_string() }, why)
     }
 
     /// Serves a transfer. Returns its totals if it was completed. `name`: the name of the copy in a folder. `is_left`:
