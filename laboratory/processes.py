@@ -38,6 +38,26 @@ def reads(pid: int, name: str) -> bool:
     return name in found
 
 
+def freeze(pid: int) -> None:
+    """Stop a process, and return when none of its threads runs any more. After SIGSTOP is sent they run on for a while,
+    on a busy machine long enough to answer a question."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def stopped() -> bool:
+        stats = []
+        for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+            with suppress(OSError):  # a thread that has ended meanwhile
+                stats.append(stat.read_text())
+        return all(stat.rpartition(")")[2].split()[0] in "TtZX" for stat in stats)
+
+    until(stopped, timeout=60, what=f"the last thread of process {pid} to stop")
+
+
+def thaw(pid: int) -> None:
+    """Let a process that was frozen go on."""
+    os.kill(pid, signal.SIGCONT)
+
+
 class Process:
     """A command in a session and process group of its own. It prints to files, so it never blocks on us."""
 
@@ -103,6 +123,14 @@ class Process:
             os.killpg(self.pid, number)
         else:
             self._popen.send_signal(number)
+
+    def freeze(self) -> None:
+        """As :func:`freeze`."""
+        freeze(self.pid)
+
+    def thaw(self) -> None:
+        """As :func:`thaw`."""
+        thaw(self.pid)
 
     def kill(self) -> None:
         """SIGKILL, and gone when this returns."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -110,19 +109,10 @@ class Servers:
         return self.address(name)
 
     def freeze(self, name: str) -> None:
-        """Returns when none of its threads runs any more."""
-        server = self.running[name]
-        server.signal(signal.SIGSTOP)
-        tasks = Path(f"/proc/{server.pid}/task")
-
-        def stopped() -> bool:
-            stats = (stat.read_text() for stat in tasks.glob("*/stat"))
-            return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
-
-        until(stopped, timeout=60, what=f"the end of what {name} does")
+        self.running[name].freeze()
 
     def thaw(self, name: str) -> None:
-        self.running[name].signal(signal.SIGCONT)
+        self.running[name].thaw()
 
 
 @pytest.fixture

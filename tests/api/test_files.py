@@ -28,7 +28,7 @@ from phalanx.errors import PhalanxError
 from phalanx.transfer._files import ALL, Entry, Unknown
 
 from laboratory import identities
-from laboratory.processes import reads, until
+from laboratory.processes import freeze, reads, thaw, until
 
 
 @dataclass
@@ -665,11 +665,11 @@ print("done", flush=True)
             assert asks.stdin is not None
             assert asks.stdout is not None
             assert asks.stdout.readline() == "opened\n"
-            still.send_signal(signal.SIGSTOP)
+            freeze(still.pid)
             asks.stdin.write("\n")
             asks.stdin.flush()
             assert heard(asks, 30) == "goes on\n"
-            still.send_signal(signal.SIGCONT)
+            thaw(still.pid)
             asks.stdin.write("\n")
             asks.stdin.flush()
             assert heard(asks, 60) == "done\n"

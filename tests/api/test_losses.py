@@ -20,6 +20,8 @@ from api import tasks
 from api.conftest import Script, gone
 from conftest import Eventually
 
+from laboratory.processes import freeze
+
 DEGREE = 2
 
 
@@ -160,7 +162,7 @@ def test_a_frozen_interpreter_is_noticed_and_replaced(own_manager: px.Manager, e
     results = own_manager.compute(tasks.slowly, range(300))
     some = list(islice(results, 50))
     frozen = pids(own_manager)[0]
-    os.kill(frozen, signal.SIGSTOP)
+    freeze(frozen)
     assert [*some, *results] == list(range(300))  # others may have done what it held before it was given up
     eventually(lambda: pids(own_manager, "lost") == [frozen])
     (lost,) = (it for it in own_manager.summary().interpreters if it.state == "lost")
@@ -251,10 +253,10 @@ def test_a_program_that_was_suspended_loses_nothing(script: Script, eventually: 
             print("lost", manager.summary().lost)
     """)
     program.line("20")
-    program.signal(signal.SIGSTOP)
+    program.freeze()
     with pytest.raises(AssertionError, match="waited"):  # longer than an interpreter may be silent
         eventually(lambda: "299" in program.lines(), timeout=2.5)
-    program.signal(signal.SIGCONT)
+    program.thaw()
     assert program.wait() == 0, program.report()
     assert program.lines()[-1] == "lost 0"
 

@@ -174,7 +174,7 @@ def test_a_minority_that_is_cut_off_does_not_answer_and_most_go_on(group: Group)
         leader = group.leader()
         others = [name for name in NAMES if name != leader]
         for name in others:
-            group.servers[name].signal(signal.SIGSTOP)
+            group.servers[name].freeze()
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(space.rdp, "a", int)
             # It has the tuple, and must not say so: the others could have another leader by now.
@@ -182,7 +182,7 @@ def test_a_minority_that_is_cut_off_does_not_answer_and_most_go_on(group: Group)
             until(lambda: "does not lead" in alone.stderr(), timeout=PATIENCE, what="it knows that it is alone")
             assert not reading.done()
             for name in others:
-                group.servers[name].signal(signal.SIGCONT)
+                group.servers[name].thaw()
             assert reading.result(timeout=PATIENCE) == ("a", 1)
 
 
@@ -194,7 +194,7 @@ def test_a_leader_that_is_frozen_is_left_and_says_nothing_old_when_it_goes_on(gr
         frozen = group.leader()
         # Over this connection the leader is asked while it is frozen, and nobody asks another one instead.
         raw = _open.reach(f"{group.members[NAMES.index(frozen)]}/jobs", False, create=False)
-        group.servers[frozen].signal(signal.SIGSTOP)
+        group.servers[frozen].freeze()
         old = pool.submit(raw.get, ("a", int), False, (), None, None)
         # Nobody thaws it until all of this has come: from the next leader.
         assert space.in_("a", int) == ("a", 1)
@@ -203,7 +203,7 @@ def test_a_leader_that_is_frozen_is_left_and_says_nothing_old_when_it_goes_on(gr
         with group.open() as new:
             assert new.rdp("a", int) is None
         group.leader(but=frozen)
-        group.servers[frozen].signal(signal.SIGCONT)
+        group.servers[frozen].thaw()
         with pytest.raises(px.SpaceLostError):
             old.result(timeout=PATIENCE)
         until(lambda: "does not lead" in group.servers[frozen].stderr(), timeout=PATIENCE, what="it knows")

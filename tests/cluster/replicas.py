@@ -120,5 +120,5 @@ def unplug(member: Served) -> Callable[[], None]:
 
 def freeze(member: Served) -> Callable[[], None]:
     """Its machine keeps all connections open."""
-    member.process.signal(signal.SIGSTOP)
-    return lambda: member.process.signal(signal.SIGCONT)
+    member.process.freeze()
+    return member.process.thaw

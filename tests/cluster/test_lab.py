@@ -234,7 +234,7 @@ def test_every_process_ends_with_the_lab_even_frozen_or_in_another_session() -> 
         a = lab.host("a")
         process = a.popen(["sh", "-c", "setsid sleep 1000 & sleep 1000 & wait"])
         until(lambda: len(a.pids()) == 3, timeout=30, what="three processes")
-        process.signal(signal.SIGSTOP)
+        process.freeze()
         pids, prefix = a.pids(), lab.switch.rsplit(".", 1)[0]
     for pid in pids:
         until(gone(pid), timeout=30, what=f"the end of {pid}")

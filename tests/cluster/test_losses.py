@@ -11,7 +11,7 @@ import pytest
 from cluster.grid import PATIENCE, Executor, Farm, Grid
 
 from laboratory.namespaces import kill_all
-from laboratory.processes import until
+from laboratory.processes import freeze, until
 
 
 def gone(pids: list[int]) -> bool:
@@ -34,7 +34,7 @@ def kill_interpreter(farm: Farm, executor: Executor) -> None:
 
 
 def freeze_interpreter(farm: Farm, executor: Executor) -> None:
-    os.kill(interpreter(farm, executor), signal.SIGSTOP)
+    freeze(interpreter(farm, executor))
 
 
 def kill_executor(farm: Farm, executor: Executor) -> None:
@@ -42,12 +42,12 @@ def kill_executor(farm: Farm, executor: Executor) -> None:
 
 
 def freeze_executor(farm: Farm, executor: Executor) -> None:
-    executor.process.signal(signal.SIGSTOP)
+    executor.process.freeze()
 
 
 def freeze_machine(farm: Farm, executor: Executor) -> None:
     for pid in executor.host.pids():
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
 
 
 def crash_machine(farm: Farm, executor: Executor) -> None:

@@ -20,7 +20,7 @@ def stop(executor: Executor) -> None:
 
 def freeze(executor: Executor) -> None:
     """The kernel still answers, nobody reads."""
-    executor.process.signal(signal.SIGSTOP)
+    executor.process.freeze()
 
 
 def silence(executor: Executor) -> None:
