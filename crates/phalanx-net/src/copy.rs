@@ -38,6 +38,13 @@ pub fn append(to: &mut Vec<u8>, bytes: &[u8]) {
     bytes.chunks(step).for_each(|piece| to.extend_from_slice(piece));
 }
 
+/// Like [`slice::to_vec`].
+pub fn copied(bytes: &[u8]) -> Vec<u8> {
+    let mut copied = Vec::with_capacity(bytes.len());
+    append(&mut copied, bytes);
+    copied
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +70,7 @@ mod tests {
             to.resize(at, 7);
             append(&mut to, &from[..length]);
             assert_eq!((&to[..at], &to[at..]), (&vec![7; at][..], &from[..length]));
+            assert_eq!(copied(&from[..length]), from[..length]);
         }
         assert_eq!(slow, 2 * 31);
     }

@@ -10,6 +10,7 @@ use super::{Bsp, Inbox, together};
 use crate::error::{Class, Result, fail};
 use crate::operations::collective::{Call, Span, everyone};
 use phalanx_core::wire::ranks::FromRank;
+use phalanx_net::copy::copy;
 use std::path::Path;
 
 pub(super) struct Saving {
@@ -144,7 +145,7 @@ impl Bsp {
         }
         for (memory, bytes) in self.areas.memories().zip(&was.areas) {
             // SAFETY: the program lends its areas, and waits for this.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.start(), bytes.len()) };
+            unsafe { copy(bytes.as_ptr(), memory.start(), bytes.len()) };
         }
         self.inbox = Inbox::of(&was.letters);
         (self.supersteps, self.tagsize) = (was.superstep, was.tagsize);

@@ -2,6 +2,7 @@
 
 use crate::error::{Class, Result, fail};
 use crate::operations::collective::Span;
+use phalanx_net::copy::append;
 use std::ops::Range;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl Parcel {
     pub fn put(&mut self, slot: u32, offset: u64, data: &[u8]) {
         self.bytes.reserve(HEAD + data.len());
         self.head(Kind::Put, slot, offset, data.len());
-        self.bytes.extend_from_slice(data);
+        append(&mut self.bytes, data);
         self.data += data.len() as u64;
     }
 
@@ -78,7 +79,7 @@ impl Parcel {
         self.bytes.reserve(HEAD + tag.len() + payload.len());
         self.head(Kind::Send, tag.len() as u32, 0, payload.len());
         self.bytes.extend_from_slice(tag);
-        self.bytes.extend_from_slice(payload);
+        append(&mut self.bytes, payload);
         self.data += (tag.len() + payload.len()) as u64;
     }
 

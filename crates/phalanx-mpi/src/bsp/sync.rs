@@ -8,6 +8,7 @@ use super::parcel::{Kind, Parcel, entries};
 use super::{Bsp, together};
 use crate::error::{Class, Result, fail};
 use crate::operations::collective::{Blocks, Call, Span, alltoall, everybody_says};
+use phalanx_net::copy::{append, copy};
 
 /// What ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +107,7 @@ impl Bsp {
                 if entry.kind == Kind::Get {
                     let memory = self.areas.memory(entry.slot, entry.offset, entry.length)?;
                     // SAFETY: the program lends its areas, and waits for this.
-                    answer.extend_from_slice(unsafe { memory.bytes() });
+                    append(&mut answer, unsafe { memory.bytes() });
                 }
             }
             Ok(answer)
@@ -141,7 +142,7 @@ impl Bsp {
                     let (data, memory) =
                         (&parcel[entry.data], self.areas.memory(entry.slot, entry.offset, entry.length)?);
                     // SAFETY: the program lends its areas, and the parcel is none of them.
-                    unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), memory.start(), data.len()) };
+                    unsafe { copy(data.as_ptr(), memory.start(), data.len()) };
                 }
             }
         }
@@ -253,7 +254,7 @@ fn write_got(parcels: &[Parcel], got: &[Vec<u8>]) {
         let mut at = 0;
         for into in &parcel.gets {
             // SAFETY: the program lends it, and the answer is none of it.
-            unsafe { std::ptr::copy_nonoverlapping(got[at..].as_ptr(), into.start(), into.length()) };
+            unsafe { copy(got[at..].as_ptr(), into.start(), into.length()) };
             at += into.length();
         }
     }

@@ -8,6 +8,7 @@ use crate::objects::buffer::Buffer;
 use crate::process::engine::Outgoing;
 use crate::process::tasks::{Task, outcome};
 use crate::process::world::World;
+use phalanx_net::copy::copied;
 use phalanx_net::sync::lock;
 use std::sync::{Arc, Mutex};
 
@@ -100,7 +101,7 @@ impl Attached {
         Ok(match buffer.outgoing() {
             Outgoing::Owned(packed) => packed,
             // SAFETY: the caller of the send lends the memory.
-            borrowed => unsafe { borrowed.bytes() }.to_vec(),
+            borrowed => copied(unsafe { borrowed.bytes() }),
         })
     }
 

@@ -141,7 +141,12 @@ impl World {
     /// Gives services what has arrived for them.
     #[cold]
     pub(crate) fn serve(&self) {
-        if self.services.serve(|| self.engine().next_aside()) {
+        let next = |used| {
+            let mut engine = self.engine();
+            engine.give_back(used);
+            engine.next_aside()
+        };
+        if self.services.serve(next) {
             self.note_completion();
         }
     }

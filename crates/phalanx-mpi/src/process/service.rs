@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 pub trait Service: Send + Sync {
     /// Takes a word. Words come one at a time, those of one process in the order in which it sent them; nothing that they
     /// say is checked yet. Must not wait for anything.
-    fn take(&self, aside: Aside);
+    fn take(&self, aside: &Aside);
 
     /// A process was lost: nothing more comes from it. Must not wait for anything.
     fn lose(&self, process: u32);
@@ -50,16 +50,17 @@ impl Services {
         service.into_iter().for_each(|service| service.revoke());
     }
 
-    /// Hands out what has arrived, which `next` takes from the engine. Whether there was something.
-    pub(crate) fn serve(&self, mut next: impl FnMut() -> Option<Aside>) -> bool {
+    /// Hands out what has arrived, which `next` takes from the engine for the memory of the last word. Whether there was something.
+    pub(crate) fn serve(&self, mut next: impl FnMut(Vec<u8>) -> Option<Aside>) -> bool {
         let _turn = lock(&self.turn);
-        let mut served = false;
-        while let Some(aside) = next() {
+        let (mut served, mut used) = (false, Vec::new());
+        while let Some(aside) = next(used) {
             served = true;
             let service = lock(&self.by_context).get(&aside.context).cloned();
             if let Some(service) = service {
-                service.take(aside);
+                service.take(&aside);
             }
+            used = aside.bytes;
         }
         served
     }

@@ -1,6 +1,7 @@
 //! Moving bytes between a layout in memory and their packed form, from any byte on.
 
 use super::layout::{Layout, Shape};
+use phalanx_net::copy::copy as copy_run;
 
 /// What is done with the runs of memory that a walk comes to.
 pub(super) trait Visit {
@@ -102,7 +103,7 @@ impl Visit for Pack {
     fn run(&mut self, at: isize, length: usize) {
         // SAFETY: `Datatype::pack` was promised that the buffer holds the elements, and bounds what is written.
         unsafe {
-            self.packed.copy_from_nonoverlapping(self.buffer.wrapping_offset(at), length);
+            copy_run(self.buffer.wrapping_offset(at), self.packed, length);
             self.packed = self.packed.add(length);
         }
     }
@@ -130,7 +131,7 @@ impl Visit for Unpack {
     fn run(&mut self, at: isize, length: usize) {
         // SAFETY: `Datatype::unpack` was promised that the buffer holds the elements, and bounds what is read.
         unsafe {
-            self.buffer.wrapping_offset(at).copy_from_nonoverlapping(self.packed, length);
+            copy_run(self.packed, self.buffer.wrapping_offset(at), length);
             self.packed = self.packed.add(length);
         }
     }
@@ -178,7 +179,7 @@ unsafe fn copy(
             48 => copy_numbers::<48>(offsets, ends),
             _ => offsets.enumerate().for_each(|(index, offset)| {
                 let (from, to) = ends(offset, index * length);
-                to.copy_from_nonoverlapping(from, length);
+                copy_run(from, to, length);
             }),
         }
     }

@@ -31,14 +31,16 @@ use crate::error::{Class, Error, Result, fail};
 use crate::objects::comm::{Comm, Use};
 use crate::objects::handle::Table;
 use crate::objects::info::Info;
+use crate::process::engine::LONG;
 use crate::process::world::World;
 use memory::Memory;
+use phalanx_net::copy::append;
 use phalanx_net::sync::lock;
 use runs::Reach;
 use state::State;
 use std::sync::atomic::{AtomicI32, AtomicU32};
 use std::sync::{Arc, Mutex};
-use word::Word;
+use word::{HEAD, Word};
 
 /// Handles' kind; see [`crate::objects::handle`].
 const KIND: u32 = 7;
@@ -194,8 +196,26 @@ impl Window {
 
     /// Sends a word.
     fn tell(&self, rank: usize, word: &Word, data: &[u8]) -> Result<()> {
+        self.tell_encoded(rank, self.encode(word, data))
+    }
+
+    /// A word as bytes, with data behind.
+    fn encode(&self, word: &Word, data: &[u8]) -> Vec<u8> {
+        let mut bytes = word.within(self.memory_for(data.len()));
+        append(&mut bytes, data);
+        bytes
+    }
+
+    /// Memory for a word with that much data behind. Not to be called with the state locked.
+    fn memory_for(&self, data: usize) -> Vec<u8> {
+        let length = HEAD + data;
+        if length < LONG { Vec::with_capacity(length) } else { self.world.engine().memory_for(length) }
+    }
+
+    /// Tells a rank a word that is encoded already, with its data.
+    fn tell_encoded(&self, rank: usize, word: Vec<u8>) -> Result<()> {
         let (to, own) = (self.comm.group.processes[rank], self.comm.rank as i32);
-        match self.world.engine().send_aside(to, self.context(), own, word.with(data)) {
+        match self.world.engine().send_aside(to, self.context(), own, word) {
             true => Ok(()),
             false => Err(self.loss_of(rank)),
         }

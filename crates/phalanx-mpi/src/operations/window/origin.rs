@@ -14,6 +14,7 @@ use crate::objects::request::Active;
 use crate::process::engine::{EMPTY, Outgoing};
 use crate::process::tasks::Task;
 use crate::process::world::World;
+use phalanx_net::copy::copied;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -209,7 +210,7 @@ impl Window {
             drop(state);
             return self.tell(target, &word, data);
         }
-        state.unasked[target].push_back((word, data.to_vec()));
+        state.unasked[target].push_back((word, copied(data)));
         drop(state);
         self.check_lives(target) // who is lost from now on is heard of, and nothing waits for it any more
     }

@@ -5,6 +5,7 @@
 
 use crate::error::{Class, Result, fail};
 use crate::objects::datatype::Datatype;
+use phalanx_net::copy::{append, copy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -157,18 +158,16 @@ pub(super) fn total(runs: &[Runs]) -> Result<usize> {
     Ok(total as usize)
 }
 
-/// Copies what lies in the runs.
+/// Puts a copy of what lies in the runs behind `data`.
 ///
 /// # Safety
 /// Memory at `start` must hold the runs.
-pub(super) unsafe fn gather(start: usize, runs: &[Runs], total: usize) -> Vec<u8> {
-    let mut data = Vec::with_capacity(total);
+pub(super) unsafe fn gather(start: usize, runs: &[Runs], data: &mut Vec<u8>) {
     let start = std::ptr::with_exposed_provenance::<u8>(start);
     for (offset, length) in runs.iter().flat_map(Runs::each) {
         // SAFETY: the caller's promise.
-        data.extend_from_slice(unsafe { std::slice::from_raw_parts(start.wrapping_offset(offset as isize), length) });
+        append(data, unsafe { std::slice::from_raw_parts(start.wrapping_offset(offset as isize), length) });
     }
-    data
 }
 
 /// Copies data to where the runs are.
@@ -180,7 +179,7 @@ pub(super) unsafe fn scatter(start: usize, runs: &[Runs], data: &[u8]) {
     for (offset, length) in runs.iter().flat_map(Runs::each) {
         let (now, rest) = data.split_at(length);
         // SAFETY: the caller's promise. The data is a copy of its own.
-        unsafe { start.wrapping_offset(offset as isize).copy_from_nonoverlapping(now.as_ptr(), length) };
+        unsafe { copy(now.as_ptr(), start.wrapping_offset(offset as isize), length) };
         data = rest;
     }
 }

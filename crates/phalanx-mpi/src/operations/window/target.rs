@@ -12,15 +12,15 @@ use crate::process::engine::{Aside, Scatter};
 use crate::process::service::Service;
 
 impl Service for Window {
-    fn take(&self, aside: Aside) {
+    fn take(&self, aside: &Aside) {
         if self.comm.is_revoked() || !self.world.engine().reads_answers(aside.from, aside.context) {
             return;
         }
         let rank = usize::try_from(aside.source).ok();
         let Some(rank) = rank.filter(|rank| self.comm.group.processes.get(*rank) == Some(&aside.from)) else { return };
         let Some((word, data)) = Word::of(&aside.bytes) else { return };
-        for (to, answer, data) in self.answers(rank, word, data) {
-            let _ = self.tell(to, &answer, &data); // who is gone needs no answer
+        for (to, answer) in self.answers(rank, word, data) {
+            let _ = self.tell_encoded(to, answer); // who is gone needs no answer
         }
     }
 
@@ -47,33 +47,37 @@ impl Service for Window {
     }
 }
 
-type Answers = Vec<(usize, Word, Vec<u8>)>;
+/// Words to ranks, encoded with their data.
+type Answers = Vec<(usize, Vec<u8>)>;
 
 impl Window {
     fn answers(&self, from: usize, word: Word, data: &[u8]) -> Answers {
+        let memory = self.memory_for(fetched(&word));
         let mut state = lock(&self.state);
         if state.ended {
             return Vec::new();
         }
-        let granted = |ranks: Vec<usize>| ranks.into_iter().map(|rank| (rank, Word::Granted, Vec::new())).collect();
+        let granted =
+            |ranks: Vec<usize>| ranks.into_iter().map(|rank| (rank, Word::Granted.within(Vec::new()))).collect();
         match word {
             Word::Access { operation, position, act, displacement, runs } => {
                 let reach = self.reach(self.comm.rank, &state);
+                let done = |failure| Word::Done { operation, position, failure };
                 let result = total(&runs).and_then(|total| {
                     let start = reach.locate(displacement, &runs)?;
                     let _guard = if act.is_atomic() { self.guard(self.comm.rank)? } else { None };
+                    let mut answer = done(None).within(memory);
                     // SAFETY: the runs are inside the window, whose memory lasts as long as it is open.
-                    unsafe { access(act, start, &runs, total, data) }
+                    unsafe { access(act, start, &runs, total, data, &mut answer)? };
+                    Ok(answer)
                 });
-                let (failure, old) = match result {
-                    Ok(old) => (None, old),
-                    Err(error) => (Some(packed(&error)), Vec::new()),
-                };
-                vec![(from, Word::Done { operation, position, failure }, old)]
+                vec![(from, result.unwrap_or_else(|error| done(Some(packed(&error))).within(Vec::new())))]
             }
             Word::Done { operation, position, failure } => {
                 state.finish(from, operation as usize, position as usize, failure.map(unpacked), data);
-                state.ask_next(from).map(|(word, data)| (from, word, data)).into_iter().collect()
+                let next = state.ask_next(from);
+                drop(state);
+                next.map(|(word, data)| (from, self.encode(&word, &data))).into_iter().collect()
             }
             Word::Lock { exclusive } => granted(state.lock.ask(from, exclusive)),
             Word::Unlock => granted(state.lock.leave(from)),
@@ -126,39 +130,49 @@ impl super::state::State {
     }
 }
 
-/// Carries a piece out; what was there before, if it is asked for.
+/// Bytes that the answer to a word has behind it.
+fn fetched(word: &Word) -> usize {
+    match word {
+        Word::Access { act, runs, .. } if act.fetches() => total(runs).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Carries a piece out. What was there before is put behind the answer, if it is asked for.
 ///
 /// # Safety
 /// Memory at `start` must hold the runs, which have `total` bytes.
-unsafe fn access(act: Act, start: usize, runs: &[Runs], total: usize, data: &[u8]) -> Result<Vec<u8>> {
+unsafe fn access(act: Act, start: usize, runs: &[Runs], total: usize, data: &[u8], answer: &mut Vec<u8>) -> Result<()> {
     if act.data(total).is_some_and(|expected| expected != data.len()) {
         return fail(Class::Arg, format!("{} bytes of data came for {total} bytes of memory", data.len()));
     }
-    // SAFETY: the caller's promise, here and below.
-    let old = unsafe { gather(start, runs, if act == Act::Put { 0 } else { total }) };
+    let begin = answer.len();
+    if act.fetches() {
+        // SAFETY: the caller's promise, here and below.
+        unsafe { gather(start, runs, answer) };
+    }
     match act {
-        Act::Get => Ok(old),
-        Act::Put => {
-            // SAFETY: as above; the data is as long.
-            unsafe { scatter(start, runs, data) };
-            Ok(Vec::new())
-        }
-        Act::Accumulate { op, number, fetch } => {
-            let mut new = old.clone();
-            accumulate(op, number, data, &mut new)?;
-            // SAFETY: as above; `new` is as long.
-            unsafe { scatter(start, runs, &new) };
-            Ok(if fetch { old } else { Vec::new() })
+        Act::Get => {}
+        // SAFETY: as above; the data is as long.
+        Act::Put => unsafe { scatter(start, runs, data) },
+        Act::Accumulate { op, number, .. } => {
+            let mut new = Vec::with_capacity(total);
+            // SAFETY: as above; what is scattered is as long.
+            unsafe {
+                gather(start, runs, &mut new);
+                accumulate(op, number, data, &mut new)?;
+                scatter(start, runs, &new);
+            }
         }
         Act::CompareAndSwap => {
             let (compared, new) = data.split_at(total);
-            if compared == old {
+            if compared == &answer[begin..] {
                 // SAFETY: as above; `new` is as long.
                 unsafe { scatter(start, runs, new) };
             }
-            Ok(old)
         }
     }
+    Ok(())
 }
 
 fn accumulate(op: u32, number: u32, data: &[u8], into: &mut [u8]) -> Result<()> {

@@ -5,6 +5,9 @@ use crate::constants::MPI_NO_OP;
 use crate::error::{Class, Error};
 use serde::{Deserialize, Serialize};
 
+/// Bytes that most words need without their data.
+pub(super) const HEAD: usize = 64;
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Word {
     /// To the target: a piece of an operation. Its data follows.
@@ -46,6 +49,15 @@ impl Act {
         matches!(self, Act::Accumulate { .. } | Act::CompareAndSwap)
     }
 
+    /// Whether the answer has what was there before.
+    pub fn fetches(self) -> bool {
+        match self {
+            Act::Get | Act::CompareAndSwap => true,
+            Act::Put => false,
+            Act::Accumulate { fetch, .. } => fetch,
+        }
+    }
+
     /// Bytes of data that come with a piece of `bytes` bytes; None when anything may.
     pub fn data(self, bytes: usize) -> Option<usize> {
         match self {
@@ -59,12 +71,9 @@ impl Act {
 }
 
 impl Word {
-    /// As bytes, with data behind.
-    pub fn with(&self, data: &[u8]) -> Vec<u8> {
-        let bytes = Vec::with_capacity(64 + data.len());
-        let mut bytes = postcard::to_extend(self, bytes).expect("words serialize into memory");
-        bytes.extend_from_slice(data);
-        bytes
+    /// As bytes, in memory that is empty. Data may follow.
+    pub fn within(&self, memory: Vec<u8>) -> Vec<u8> {
+        postcard::to_extend(self, memory).expect("words serialize into memory")
     }
 
     /// The word, and the data behind it; None for what is no word.

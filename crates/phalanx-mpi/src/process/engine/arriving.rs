@@ -5,6 +5,7 @@ use super::request::{Content, Message, Receiving, Request, Sending, Status, Targ
 use super::{Engine, Envelope, Path};
 use crate::error::Class;
 use crate::process::transport::{FAILED, Header, Kind, Place, SYNCHRONOUS, read_memory};
+use phalanx_net::copy::append;
 use std::sync::atomic::Ordering;
 
 /// A frame of which more is to come.
@@ -65,20 +66,26 @@ impl Engine {
     pub(super) fn take_placed(&mut self, from: u32, length: usize) {
         if let Some(mut arriving) = self.peers[from as usize].arriving.take() {
             arriving.got += length;
+            if let Into::Aside(kept) = &mut arriving.into {
+                // SAFETY: `place` has lent the room behind what was there, and so much of it was written.
+                unsafe { kept.set_len(arriving.got) };
+            }
             self.keep_or_end(from, arriving);
         }
     }
 
     /// Where the next bytes of the frame that is arriving go, if that is one run of memory.
-    pub(super) fn place(&self, from: u32) -> Option<Place> {
-        let arriving = self.peers[from as usize].arriving.as_ref()?;
-        let Into::Receive(receive) = arriving.into else { return None };
-        let Some(Request::Receive(Receiving { target: Target::Plain(start, capacity), .. })) =
-            self.requests.get(receive)
-        else {
-            return None;
+    pub(super) fn place(&mut self, from: u32) -> Option<Place> {
+        let arriving = self.peers[from as usize].arriving.as_mut()?;
+        let (start, capacity) = match &mut arriving.into {
+            Into::Receive(receive) => match self.requests.get(*receive) {
+                Some(Request::Receive(Receiving { target: Target::Plain(start, capacity), .. })) => (*start, *capacity),
+                _ => return None,
+            },
+            Into::Aside(kept) => (kept.as_mut_ptr(), kept.capacity()),
+            _ => return None,
         };
-        let length = (arriving.header.length as usize).min(*capacity).checked_sub(arriving.got)?;
+        let length = (arriving.header.length as usize).min(capacity).checked_sub(arriving.got)?;
         Some(Place { start: start.wrapping_add(arriving.got), length })
     }
 
@@ -126,7 +133,7 @@ impl Engine {
                 _ => Into::Nowhere,
             },
             Some(Kind::Aside) if header.length <= MOST_ASIDE as u64 => {
-                Into::Aside(Vec::with_capacity(header.length as usize))
+                Into::Aside(self.memory_for(header.length as usize))
             }
             Some(Kind::Aside) => Into::Nowhere,
             Some(_) if header.length <= 16 => Into::Word([0; 16]),
@@ -153,11 +160,11 @@ impl Engine {
             Into::Receive(receive) => self.put_into(*receive, arriving.got, bytes, length),
             Into::Message(message) => {
                 if let Content::Here(kept) = &mut self.messages[*message].content {
-                    kept.extend_from_slice(slice());
+                    append(kept, slice());
                 }
             }
             Into::Word(word) => word[arriving.got..arriving.got + length].copy_from_slice(slice()),
-            Into::Aside(kept) => kept.extend_from_slice(slice()),
+            Into::Aside(kept) => append(kept, slice()),
             Into::Nowhere => {}
         }
         arriving.got += length;

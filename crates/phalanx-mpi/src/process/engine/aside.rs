@@ -12,6 +12,12 @@ pub const MOST_ASIDE: usize = 256 << 10;
 /// Words of one context that may wait for room on their way to a process that asks for more.
 pub const MOST_WAITING: usize = 1024;
 
+/// Bytes from which on the memory of a word is kept for the next ones.
+pub const LONG: usize = 8 << 10;
+
+/// Most long words whose memory is kept.
+const MOST_SPARE: usize = 32;
+
 /// A word that has arrived.
 pub struct Aside {
     /// The context of the word.
@@ -50,6 +56,22 @@ impl Engine {
             self.end_connection(from);
         }
         false
+    }
+
+    /// Memory for that many bytes. For a long word it is memory that was used before, where there is some: the system clears
+    /// new memory page by page, which takes longer than the word does.
+    pub fn memory_for(&mut self, length: usize) -> Vec<u8> {
+        let mut memory = if length < LONG { Vec::new() } else { self.spare.pop().unwrap_or_default() };
+        memory.reserve(length);
+        memory
+    }
+
+    /// Takes back memory that is used no more.
+    pub fn give_back(&mut self, mut memory: Vec<u8>) {
+        if (LONG..=2 * MOST_ASIDE).contains(&memory.capacity()) && self.spare.len() < MOST_SPARE {
+            memory.clear();
+            self.spare.push(memory);
+        }
     }
 
     pub(super) fn keep_aside(&mut self, aside: Aside) {

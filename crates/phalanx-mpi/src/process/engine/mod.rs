@@ -18,7 +18,7 @@ mod short;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use aside::{Aside, MOST_ASIDE};
+pub use aside::{Aside, LONG, MOST_ASIDE};
 pub use losing::Ended;
 pub use request::{EMPTY, Outgoing, Scatter, Status, Target};
 pub use short::{Found, SHORT};
@@ -31,6 +31,7 @@ use arriving::Arriving;
 use credit::Account;
 use phalanx_core::level::Level;
 use phalanx_core::spmd::{ContextHasher, Envelope, Matching, Pattern};
+use phalanx_net::copy::copied;
 use request::{Content, INTERRUPTED, Message, Receiving, Request, Sending};
 use slab::Slab;
 use std::collections::{HashSet, VecDeque};
@@ -161,6 +162,8 @@ pub struct Engine {
     reads_memory: bool,
     /// What has arrived for services, in order.
     asides: VecDeque<Aside>,
+    /// Memory of long words for the next ones.
+    spare: Vec<Vec<u8>>,
 }
 
 impl Engine {
@@ -195,6 +198,7 @@ impl Engine {
             blocked: 0,
             reads_memory: CAN_READ_MEMORY,
             asides: VecDeque::new(),
+            spare: Vec::new(),
         }
     }
 
@@ -278,8 +282,17 @@ impl Engine {
     fn transmit(&mut self, to: u32, header: Header, data: Outgoing, of: Option<usize>) {
         let sent = self.push(to, &header, &data);
         if sent != Some(data.length()) {
-            self.wait_for_room(to, Waiting { header, data, sent, of });
-        } else if let Some(id) = of {
+            return self.wait_for_room(to, Waiting { header, data, sent, of });
+        }
+        self.sent(data, of);
+    }
+
+    /// All of a frame has gone out.
+    fn sent(&mut self, data: Outgoing, of: Option<usize>) {
+        if let Outgoing::Owned(bytes) = data {
+            self.give_back(bytes);
+        }
+        if let Some(id) = of {
             self.advance(id);
         }
     }
@@ -345,10 +358,8 @@ impl Engine {
             if sent != Some(waiting.data.length()) {
                 break;
             }
-            let of = waiting.of;
-            peer.waiting.pop_front();
-            if let Some(id) = of {
-                self.advance(id);
+            if let Some(Waiting { data, of, .. }) = peer.waiting.pop_front() {
+                self.sent(data, of);
             }
         }
         if let Path::Socket(link) = &self.peers[to as usize].path {
@@ -396,7 +407,7 @@ impl Engine {
         // A standard send of something long may wait as well, but a copy spares programs that count on it a deadlock.
         let request = synchronous.then(|| self.insert_send(self.me, envelope.context, 1, None));
         let (from, length) = (self.me, bytes.len() as u64);
-        let content = Content::Here(bytes.to_vec());
+        let content = Content::Here(copied(bytes));
         let context = envelope.context;
         let message = self.messages.insert(Message {
             failed: false,

@@ -1,5 +1,6 @@
 //! Conversations of two engines over one segment, in one thread.
 
+mod asides;
 mod credit;
 mod forgetting;
 mod short;
