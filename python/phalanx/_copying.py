@@ -16,8 +16,9 @@ class CopyOrder:
 
     address: str
     source: str | None
-    #: The text of the identity file, the names in certificates by address, and the file of known members.
-    dialler: tuple[str, dict[str, str], str]
+    #: The text of the identity file, the names in certificates by address, the file of known members, and the files with
+    #: lists of revoked certificates.
+    dialler: tuple[str, dict[str, str], str, list[str]]
     #: The default policy, the trusted networks, and the text of a rules file.
     policy: tuple[str, list[str], str | None]
     puts: bool

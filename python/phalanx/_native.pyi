@@ -40,6 +40,7 @@ __all__ = [
     "lock_grid",
     "record_head",
     "request_member",
+    "revoke_members",
     "sign_member",
     "space_was_forked",
     "split_fields",
@@ -50,7 +51,7 @@ _Decider = tuple[list[str], str, int, bool]
 _At = tuple[int, int, int]
 _Item = tuple[_At, bytes, float | None, bytes | None, bytes | None, int]
 _Policy = tuple[str, list[str], str | None]
-_Dialler = tuple[str, dict[str, str], str]
+_Dialler = tuple[str, dict[str, str], str, list[str]]
 _KnownMember = tuple[str, str, str]
 
 _Target = tuple[int, int] | None
@@ -212,6 +213,7 @@ class Executor:
         address: str,
         *,
         identity_file: str,
+        revoked: list[str],
         capacity: int,
         accepted: list[str],
         command: list[str],
@@ -516,6 +518,7 @@ class SpaceServer:
         address: str,
         *,
         identity_file: str | None,
+        revoked: list[str],
         policy: _Policy,
         serving: dict[str, Any],
         says: bool,
@@ -535,12 +538,22 @@ def create_grid(passphrase: str | None = None) -> str: ...
 def is_locked_grid(authority: str) -> bool: ...
 def lock_grid(authority: str, file: str, passphrase: str | None, new: str | None) -> str: ...
 def issue_member(
-    authority: str, role: str, name: str, file: str = "authority.pem", passphrase: str | None = None
+    authority: str,
+    role: str,
+    name: str,
+    file: str = "authority.pem",
+    passphrase: str | None = None,
+    days: int | None = None,
 ) -> str: ...
 def request_member(role: str, name: str) -> tuple[str, str]: ...
-def sign_member(authority: str, request: str, file: str, passphrase: str | None) -> tuple[str, str, str]: ...
+def revoke_members(
+    authority: str, file: str, passphrase: str | None, earlier: str | None, revoked: list[tuple[str, ...]]
+) -> str: ...
+def sign_member(
+    authority: str, request: str, file: str, passphrase: str | None, days: int | None = None
+) -> tuple[str, str, str]: ...
 def certificate_of(text: str) -> tuple[str, str, str]: ...
-def check_member(text: str, file: str) -> tuple[str, str]: ...
+def check_member(text: str, file: str) -> tuple[str, str, bool]: ...
 def known_members(file: str | os.PathLike[str]) -> list[_KnownMember]: ...
 def forget_member(file: str | os.PathLike[str], address: str) -> list[_KnownMember]: ...
 def bytes_if_alone(holder: list[Any]) -> int | None: ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,17 +21,21 @@ from phalanx.words import Policy, StrPath
 
 #: The file, beside an identity, of the members that answered first at addresses without a name.
 KNOWN = "known_members"
+#: The list of revoked certificates, beside an identity or a hosts file.
+REVOKED = "revoked.txt"
 #: The identity files of a user and of an executor, in :func:`home`.
 USER, EXECUTOR = "user.pem", "executor.pem"
 
 
 class Dialler(NamedTuple):
     """Who the user is, and whom the user expects, as the native core reads it: the text of the identity file, the names
-    in certificates by address, and the file of the members that answered first at other addresses."""
+    in certificates by address, the file of the members that answered first at other addresses, and the files with lists
+    of revoked certificates."""
 
     text: str
     certificates: dict[str, str]
     known: str
+    revoked: list[str]
 
 
 class Reach(NamedTuple):
@@ -78,8 +83,8 @@ class Reach(NamedTuple):
 
     def dialler(self) -> Dialler:
         """The user's identity, and whom it expects. Raises IdentityError if there is none."""
-        certificates = self.hosts.certificates if self.hosts else {}
-        return dialler(read_identity(self.identity, USER), self.identity, certificates)
+        certificates, file = (self.hosts.certificates, self.hosts.path) if self.hosts else ({}, None)
+        return dialler(read_identity(self.identity, USER), self.identity, certificates, file)
 
     def options(self) -> dict[str, Any]:
         """The same as keyword arguments of functions that take all four."""
@@ -106,12 +111,24 @@ def home() -> Path:
 
 def known_members(identity: StrPath | None) -> Path:
     """The file of known members of a user with this identity file: beside it."""
-    return (home() if identity is None else Path(identity).absolute().parent) / KNOWN
+    return _folder(identity) / KNOWN
 
 
-def dialler(text: str, identity: StrPath | None, certificates: Mapping[str, str]) -> Dialler:
-    """The user whose identity file has this text, and the members that are expected."""
-    return Dialler(text, dict(certificates), os.fspath(known_members(identity)))
+def revoked_lists(identity: StrPath | None, hosts: Path | None = None) -> list[str]:
+    """The files that may hold a list of revoked certificates: beside an identity file, and beside a hosts file."""
+    folders = [_folder(identity), *([hosts.absolute().parent] if hosts else [])]
+    return [os.fspath(folder / REVOKED) for folder in dict.fromkeys(folders)]
+
+
+def _folder(identity: StrPath | None) -> Path:
+    return home() if identity is None else Path(identity).absolute().parent
+
+
+def dialler(text: str, identity: StrPath | None, certificates: Mapping[str, str], hosts: Path | None = None) -> Dialler:
+    """The user whose identity file has this text, and the members that are expected. ``hosts``: the hosts file that
+    names them."""
+    known = os.fspath(known_members(identity))
+    return Dialler(text, dict(certificates), known, revoked_lists(identity, hosts))
 
 
 def dialler_if_any(identity: StrPath | None, certificates: Mapping[str, str]) -> Dialler | None:
@@ -157,5 +174,7 @@ def read_identity(path: StrPath | None, default: str) -> str:
         f"grid issue --role {default.removesuffix('.pem')} NAME, and a grid with: phalanx grid create"
     )
     text = read_private(file, "identity", advice)
-    _native.check_member(text, os.fspath(file))
+    _, name, ends_soon = _native.check_member(text, os.fspath(file))
+    if ends_soon:
+        warnings.warn(f"{file}: the certificate of {name} ends within 30 days; get a new one", stacklevel=2)
     return text

@@ -36,6 +36,7 @@ class Exporters:
         executor = _native.Executor(
             "127.0.0.1:0",
             identity_file=_native.issue_member(self.authority, "executor", name),
+            revoked=[],
             capacity=1,
             accepted=list(accepted),
             command=COMMAND,

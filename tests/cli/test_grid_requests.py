@@ -37,7 +37,7 @@ def test_the_key_stays_where_the_request_was_made(tmp_path: Path) -> None:
     identity = (tmp_path / "ws7.pem").read_text()
     assert identity.endswith(key)
     assert not (tmp_path / "ws7.key").exists()
-    assert _native.check_member(identity, "ws7.pem") == ("executor", "ws7")
+    assert _native.check_member(identity, "ws7.pem") == ("executor", "ws7", False)
 
 
 def test_it_is_a_member_of_the_grid_like_any_other(tmp_path: Path) -> None:

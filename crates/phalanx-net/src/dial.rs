@@ -154,7 +154,10 @@ impl Dialled {
         let connection = expected.connection().map_err(io::Error::other)?;
         let mut timed = self.socket.until(Instant::now() + patience);
         preamble.write(&mut timed)?;
-        let shaken = handshake(connection, &preamble.bound(), &mut timed)?;
+        let mut shaken = handshake(connection, &preamble.bound(), &mut timed)?;
+        if let Some(client) = expected.client() {
+            shaken.heed(client.revocations())?;
+        }
         expected.check(&shaken, &self)?;
         Ok(self.introduced(Some(shaken)))
     }
@@ -199,6 +202,15 @@ impl Expected<'_> {
             Expected::Named(client, _) | Expected::Judged(client, _) => client.connect(),
             Expected::OwnProcess(client) | Expected::Same(client, _) => client.connect(),
             Expected::Holder(own, certificate) => own.client_of(certificate),
+        }
+    }
+
+    /// The identity that this end shows to a member of its grid.
+    fn client(&self) -> Option<&Client> {
+        match self {
+            Expected::Named(client, _) | Expected::Judged(client, _) => Some(client),
+            Expected::OwnProcess(client) | Expected::Same(client, _) => Some(client),
+            Expected::Holder(..) => None,
         }
     }
 

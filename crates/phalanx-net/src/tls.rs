@@ -6,6 +6,7 @@
 //! ([`choose`]). What follows is protected by [`crate::seal`] with secrets from the handshake's exporter (RFC 8446,
 //! section 7.5).
 
+use crate::identity::{Revocations, Watch};
 use crate::seal::{Context, SECRET};
 use crate::socket::Timed;
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
@@ -14,6 +15,7 @@ use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
 use rustls::{Connection, HandshakeKind};
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Content type, version and length before a record.
@@ -40,6 +42,8 @@ pub struct Shaken {
     pub(crate) awaited: Option<AwaitedOffer>,
     peer: CertificateDer<'static>,
     resumed: bool,
+    /// By which the link is closed when the peer's certificate is revoked.
+    pub watch: Option<Watch>,
 }
 
 impl Shaken {
@@ -59,12 +63,19 @@ impl Shaken {
             Connection::Client(_) => (of_client, of_server),
             Connection::Server(_) => (of_server, of_client),
         };
-        Ok(Shaken { levels, seal, open, awaited: None, peer, resumed })
+        Ok(Shaken { levels, seal, open, awaited: None, peer, resumed, watch: None })
     }
 
     /// The certificate whose key the peer has proved to hold.
     pub fn peer_certificate(&self) -> &CertificateDer<'static> {
         &self.peer
+    }
+
+    /// Checks that the peer's certificate was not revoked. A link over this connection ends when it is revoked later.
+    pub fn heed(&mut self, revocations: &Arc<Revocations>) -> io::Result<()> {
+        revocations.check(&self.peer)?;
+        self.watch = revocations.watch(&self.peer);
+        Ok(())
     }
 
     /// The contexts that seal and open blocks, for use without a link. Not after [`choose_ahead`], because its client

@@ -167,7 +167,8 @@ impl Peer {
 
     fn shake(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<(Shaken, String, String)> {
         let connection = member.server().map_err(io::Error::other)?;
-        let shaken = tls::offer(connection, offered, &self.said, &mut self.socket.until(self.deadline))?;
+        let mut shaken = tls::offer(connection, offered, &self.said, &mut self.socket.until(self.deadline))?;
+        shaken.heed(member.revocations())?;
         let (role, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
         Ok((shaken, role, name))
     }

@@ -9,6 +9,7 @@ use phalanx_node::log::{Log, Severity};
 use phalanx_node::transfer::Exports;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::path::PathBuf;
 
 /// A running service on a donated machine.
 #[pyclass(frozen)]
@@ -23,10 +24,11 @@ impl Executor {
     /// Listens at `address`. Log lines for the machine's owner go to standard error, from this severity on.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, identity_file, capacity, accepted, command, python, policy, spaces, exports, environment, log_level))]
+    #[pyo3(signature = (address, *, identity_file, revoked, capacity, accepted, command, python, policy, spaces, exports, environment, log_level))]
     fn new(
         address: &str,
         identity_file: &str,
+        revoked: Vec<PathBuf>,
         capacity: u32,
         accepted: Vec<String>,
         command: Vec<String>,
@@ -37,7 +39,7 @@ impl Executor {
         environment: Vec<(String, String)>,
         log_level: &str,
     ) -> PyResult<Executor> {
-        let member = Member::parse(identity_file, Role::Executor).map_err(identity)?;
+        let member = Member::parse(identity_file, Role::Executor).map_err(identity)?.heeding(revoked);
         let name = member.name.clone();
         let policy = policy.read()?;
         let spaces = spaces.map(|serving| serving.read(policy.clone())).transpose()?;

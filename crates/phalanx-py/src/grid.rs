@@ -2,7 +2,7 @@
 
 use crate::errors::{identity, raise};
 use phalanx_net::identity::{
-    Authority, IdentityError, Member, Role, fingerprint, first_certificate, request, role_and_name,
+    Authority, IdentityError, Member, Revoked, Role, fingerprint, first_certificate, request, role_and_name,
 };
 use phalanx_node::dialler::Dialler as NodeDialler;
 use phalanx_node::known_members::{KnownError, KnownMember, KnownMembers};
@@ -39,9 +39,10 @@ pub fn lock_grid<'py>(
     Ok(PyString::new(py, &pem))
 }
 
-/// Makes the identity file of a new member from the text of the authority file. `file` names that file in errors.
+/// Makes the identity file of a new member from the text of the authority file. `file` names that file in errors. Its certificate is
+/// good for so many days, or for ever.
 #[pyfunction]
-#[pyo3(signature = (authority, role, name, file = "authority.pem", passphrase = None))]
+#[pyo3(signature = (authority, role, name, file = "authority.pem", passphrase = None, days = None))]
 pub fn issue_member<'py>(
     py: Python<'py>,
     authority: &str,
@@ -49,9 +50,10 @@ pub fn issue_member<'py>(
     name: &str,
     file: &str,
     passphrase: Option<&str>,
+    days: Option<u32>,
 ) -> PyResult<Bound<'py, PyString>> {
     let role = to_role(role)?;
-    let pem = to_authority(authority, file, passphrase)?.issue(role, name).map_err(identity)?;
+    let pem = to_authority(authority, file, passphrase)?.issue_for(role, name, days).map_err(identity)?;
     Ok(PyString::new(py, &pem))
 }
 
@@ -73,15 +75,33 @@ pub fn request_member<'py>(py: Python<'py>, role: &str, name: &str) -> PyResult<
 /// Signs a request with the text of the authority file. Returns the member's role and name, and its certificates. `file` names the
 /// authority file in errors.
 #[pyfunction]
+#[pyo3(signature = (authority, request, file, passphrase, days = None))]
 pub fn sign_member(
     authority: &str,
     request: &str,
     file: &str,
     passphrase: Option<&str>,
+    days: Option<u32>,
 ) -> PyResult<(&'static str, String, String)> {
     let authority = to_authority(authority, file, passphrase)?;
-    let (role, name, certificates) = authority.sign(request).map_err(identity)?;
+    let (role, name, certificates) = authority.sign(request, days).map_err(identity)?;
     Ok((role.name(), name, certificates))
+}
+
+/// Signs the list of revoked certificates, which are given by date, role, name and fingerprint. `earlier`: the text of the list so far.
+#[pyfunction]
+pub fn revoke_members(
+    authority: &str,
+    file: &str,
+    passphrase: Option<&str>,
+    earlier: Option<&str>,
+    revoked: Vec<(String, String, String, String)>,
+) -> PyResult<String> {
+    let entry = |(when, role, name, fingerprint): (String, String, String, String)| {
+        Ok(Revoked { when, role: to_role(&role)?, name, fingerprint })
+    };
+    let revoked = revoked.into_iter().map(entry).collect::<PyResult<_>>()?;
+    to_authority(authority, file, passphrase)?.revoke(earlier, revoked).map_err(identity)
 }
 
 /// The role, the name and the fingerprint (SHA-256) of the first certificate in a text.
@@ -92,29 +112,34 @@ pub fn certificate_of(text: &str) -> PyResult<(String, String, String)> {
     Ok((role, name, fingerprint(&certificate)))
 }
 
-/// The role and name in the text of an identity file. An error if no member of either role could use it. `file` names it in errors.
+/// Days in which the end of a certificate is near enough to be told.
+const SOON: u32 = 30;
+
+/// The role and name in the text of an identity file, and whether its certificate ends soon. An error if no member of either role could
+/// use it. `file` names it in errors.
 #[pyfunction]
-pub fn check_member(text: &str, file: &str) -> PyResult<(&'static str, String)> {
+pub fn check_member(text: &str, file: &str) -> PyResult<(&'static str, String, bool)> {
     let (role, member) = to_member(text).map_err(|error| raise("IdentityError", format!("{file}: {error}")))?;
-    Ok((role.name(), member.name))
+    Ok((role.name(), member.name.clone(), member.ends_within(SOON)))
 }
 
 /// The user's identity, and whom it expects, as Python passes it: the text of the identity file, the names in the certificates
-/// of the members by address, and the file of the members that answered first at other addresses.
+/// of the members by address, the file of the members that answered first at other addresses, and the files with lists of revoked
+/// certificates.
 #[derive(FromPyObject)]
-pub struct Dialler(String, HashMap<String, String>, Option<PathBuf>);
+pub struct Dialler(String, HashMap<String, String>, Option<PathBuf>, Vec<PathBuf>);
 
 impl Dialler {
     /// The caller, who has this role.
     pub fn read(self, role: Role) -> PyResult<NodeDialler> {
         let member = Member::parse(&self.0, role).map_err(identity)?;
-        Ok(NodeDialler::new(member, self.1, self.2))
+        Ok(NodeDialler::new(member.heeding(self.3), self.1, self.2))
     }
 
     /// The caller, who may have any role.
     pub fn read_any(self) -> PyResult<NodeDialler> {
         let (_, member) = to_member(&self.0).map_err(identity)?;
-        Ok(NodeDialler::new(member, self.1, self.2))
+        Ok(NodeDialler::new(member.heeding(self.3), self.1, self.2))
     }
 }
 

@@ -47,6 +47,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grid::lock_grid, module)?)?;
     module.add_function(wrap_pyfunction!(grid::issue_member, module)?)?;
     module.add_function(wrap_pyfunction!(grid::request_member, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::revoke_members, module)?)?;
     module.add_function(wrap_pyfunction!(grid::sign_member, module)?)?;
     module.add_function(wrap_pyfunction!(grid::certificate_of, module)?)?;
     module.add_function(wrap_pyfunction!(grid::check_member, module)?)?;

@@ -12,7 +12,7 @@ import click
 from phalanx import _native
 from phalanx._commands import library_variables
 from phalanx._program import VARIABLE
-from phalanx._reach import EXECUTOR, read_identity
+from phalanx._reach import EXECUTOR, read_identity, revoked_lists
 from phalanx.hosts import COMMAND, PYTHON
 from phalanx.security import Rules, policy_words
 from phalanx.space import _serve
@@ -91,6 +91,7 @@ def executor(
     service = _native.Executor(
         listen,
         identity_file=read_identity(identity, EXECUTOR),
+        revoked=revoked_lists(identity),
         capacity=interpreters or os.cpu_count() or 1,
         accepted=list(accept),
         command=COMMAND,

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from phalanx import _native
-from phalanx._reach import home, read_private
+from phalanx._reach import REVOKED, home, read_private
 from phalanx.errors import IdentityError
 
 _HOME = click.option(
@@ -26,6 +26,14 @@ _HOME = click.option(
 _REGISTER = "issued.txt"
 
 _ROLE = click.option("--role", type=click.Choice(["executor", "user"]), default="executor", show_default=True)
+
+_DAYS = click.option(
+    "--days",
+    type=click.IntRange(1, 36500),
+    default=365,
+    show_default=True,
+    help="How many days the certificate is good for.",
+)
 
 _PASSPHRASE = click.option(
     "--passphrase-file",
@@ -42,8 +50,9 @@ def grid() -> None:
 @grid.command()
 @_HOME
 @click.option("--user", help="Your name in the grid. [default: your login name]")
+@_DAYS
 @_PASSPHRASE
-def create(folder: Path | None, user: str | None, passphrase_file: Path | None) -> None:
+def create(folder: Path | None, user: str | None, days: int, passphrase_file: Path | None) -> None:
     """Create a new grid: its certificate authority, and your own certificate.
 
     On a terminal it asks for a passphrase, without which nobody who gets at the authority's file can make members.
@@ -59,7 +68,7 @@ def create(folder: Path | None, user: str | None, passphrase_file: Path | None) 
     passphrase = _new_passphrase(passphrase_file)
     authority = _native.create_grid(passphrase)
     user = user or re.sub("[^a-z0-9-]+", "-", _login_name().lower()).strip("-")
-    member = _native.issue_member(authority, "user", user, str(authority_file), passphrase)
+    member = _native.issue_member(authority, "user", user, str(authority_file), passphrase, days)
     _write(folder / "user.pem", member)
     _write(authority_file, authority)
     _register(str(authority_file), member)
@@ -72,14 +81,15 @@ def create(folder: Path | None, user: str | None, passphrase_file: Path | None) 
 @grid.command()
 @click.argument("name")
 @_ROLE
+@_DAYS
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write. [default: NAME.pem]")
 @_HOME
 @_PASSPHRASE
-def issue(name: str, role: str, out: Path | None, folder: Path | None, passphrase_file: Path | None) -> None:
+def issue(name: str, role: str, days: int, out: Path | None, folder: Path | None, passphrase_file: Path | None) -> None:
     """Issue a certificate for the machine (or user) NAME."""
     authority, file, passphrase = _authority(folder, passphrase_file)
     out = out or Path(f"{name}.pem")
-    text = _native.issue_member(authority, role, name, file, passphrase)
+    text = _native.issue_member(authority, role, name, file, passphrase, days)
     _write(out, text)
     _register(file, text)
     click.echo(f"{out} written; it holds a private key, so copy it to {name} over a safe way (scp)")
@@ -106,13 +116,14 @@ def request(name: str, role: str, out: Path | None) -> None:
 
 @grid.command()
 @click.argument("file", type=click.Path(path_type=Path))
+@_DAYS
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write. [default: FILE with the ending .cert]")
 @_HOME
 @_PASSPHRASE
-def sign(file: Path, out: Path | None, folder: Path | None, passphrase_file: Path | None) -> None:
+def sign(file: Path, days: int, out: Path | None, folder: Path | None, passphrase_file: Path | None) -> None:
     """Sign a request that was made on another machine: phalanx grid request."""
     authority, authority_file, passphrase = _authority(folder, passphrase_file)
-    role, name, certificates = _native.sign_member(authority, _read(file), authority_file, passphrase)
+    role, name, certificates = _native.sign_member(authority, _read(file), authority_file, passphrase, days)
     out = out or file.with_suffix(".cert")
     _write(out, certificates)
     _register(authority_file, certificates)
@@ -128,7 +139,7 @@ def accept(file: Path, key: Path | None, out: Path | None) -> None:
     """Make an identity file of a signed certificate and the private key that is here."""
     key, out = key or file.with_suffix(".key"), out or file.with_suffix(".pem")
     text = _read(file) + read_private(key, "private key", "it is where the request was made")
-    role, name = _native.check_member(text, f"{file} and {key}")
+    role, name, _ = _native.check_member(text, f"{file} and {key}")
     _write(out, text)
     key.unlink()
     click.echo(f"{out} written: {name} in the role {role}")
@@ -141,9 +152,39 @@ def accept(file: Path, key: Path | None, out: Path | None) -> None:
 @grid.command("list")
 @_HOME
 def members(folder: Path | None) -> None:
-    """List the certificates that this grid's authority has issued: when, the role, the name, the fingerprint."""
-    for entry in _issued((folder or home()) / _REGISTER):
-        click.echo("  ".join(entry))
+    """List the certificates that this grid's authority has issued: when, the role, the name, the fingerprint, and
+    whether it was revoked."""
+    folder = folder or home()
+    revoked = _revoked(folder / REVOKED) or ""
+    for entry in _issued(folder / _REGISTER):
+        click.echo("  ".join([*entry, *(["revoked"] if entry[-1] in revoked else [])]))
+
+
+@grid.command()
+@click.argument("name")
+@click.option("--role", type=click.Choice(["executor", "user"]), help="Only those in this role. [default: both]")
+@_HOME
+@_PASSPHRASE
+def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Path | None) -> None:
+    """Take back all certificates of the machine (or user) NAME.
+
+    This writes the list revoked.txt, which the authority signs and everyone may see. Members refuse NAME, and end their
+    links with it, within a second or two after they find the list beside their identity file or their hosts file.
+    A certificate that is issued to NAME later is good.
+    """
+    authority, file, passphrase = _authority(folder, passphrase_file)
+    register, revoked = Path(file).with_name(_REGISTER), Path(file).with_name(REVOKED)
+    named = [entry[1:] for entry in _issued(register) if entry[2] == name.lower() and role in (None, entry[1])]
+    if not named:
+        raise IdentityError(f"the register {register} has no certificate of {name}{f' as {role}' if role else ''}")
+    entries = [(_now(), *entry) for entry in named]
+    text = _native.revoke_members(authority, file, passphrase, _revoked(revoked), entries)
+    part = Path(f"{revoked}.new")
+    part.unlink(missing_ok=True)
+    _write(part, text)
+    part.chmod(0o644)
+    part.replace(revoked)
+    click.echo(f"{revoked} names {name} now; copy it to each member, beside its identity file or its hosts file")
 
 
 @grid.command()
@@ -180,13 +221,21 @@ def _register(authority_file: str, text: str) -> None:
     before = [when for when, *of, _ in _issued(register) if of == [role, name]]
     if before:
         click.echo(f"{name} was issued before, on {', '.join(before)}: who has that key can be {name} too", err=True)
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
         descriptor = os.open(register, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{now} {role} {name} {fingerprint}\n")
+            file.write(f"{_now()} {role} {name} {fingerprint}\n")
     except OSError as error:
         raise IdentityError(f"the register {register} cannot be written: {error}") from None
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _revoked(file: Path) -> str | None:
+    """The list of revoked certificates so far; None if there is none."""
+    return _read(file) if file.exists() else None
 
 
 def _issued(register: Path) -> list[list[str]]:

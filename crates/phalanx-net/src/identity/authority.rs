@@ -1,12 +1,14 @@
 //! A grid's certificate authority, which issues identities to members.
 
+use super::revocations::{Revoked, RevokedList};
 use super::{IdentityError, Role, locked, role_and_name};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
+    PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use zeroize::{Zeroize, Zeroizing};
 
 /// A grid's certificate authority. Its key can make members, so only the grid's owner should be able to read it.
@@ -59,17 +61,23 @@ impl Authority {
         Ok([locked.as_ref().unwrap_or(&key).as_str(), &self.certificate].concat().into())
     }
 
-    /// Makes the identity file of a new member, with its private key.
+    /// Makes the identity file of a new member, with its private key. Its certificate never ends.
     pub fn issue(&self, role: Role, name: &str) -> Result<Zeroizing<String>, IdentityError> {
+        self.issue_for(role, name, None)
+    }
+
+    /// The same, with a certificate that is good for so many days, or for ever.
+    pub fn issue_for(&self, role: Role, name: &str, days: Option<u32>) -> Result<Zeroizing<String>, IdentityError> {
         let mut key = KeyPair::generate()?;
-        let certificates = self.certify(role, name, &key);
+        let certificates = self.certify(role, name, &key, days);
         let pem = locked::to_pem(&key);
         key.zeroize();
         Ok([&certificates?, pem.as_str()].concat().into())
     }
 
-    /// Signs the text of a [`request`]. Returns the member's role and name, and the certificates of its identity file.
-    pub fn sign(&self, request: &str) -> Result<(Role, String, String), IdentityError> {
+    /// Signs the text of a [`request`], for so many days or for ever. Returns the member's role and name, and the certificates
+    /// of its identity file.
+    pub fn sign(&self, request: &str, days: Option<u32>) -> Result<(Role, String, String), IdentityError> {
         let certificate = request.replace(LABEL, "CERTIFICATE");
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())
             .ok()
@@ -78,13 +86,41 @@ impl Authority {
         let (role, name) = role_and_name(&certificate)?;
         let role: Role = role.parse().map_err(IdentityError::Request)?;
         let key = PublicKey::of(&certificate)?;
-        let certificates = self.certify(role, &name, &key)?;
+        let certificates = self.certify(role, &name, &key, days)?;
         Ok((role, name, certificates))
     }
 
+    /// Signs a list of revoked certificates: those of the earlier list, and these. Returns its text.
+    pub fn revoke(&self, earlier: Option<&str>, revoked: Vec<Revoked>) -> Result<String, IdentityError> {
+        let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes());
+        let certificate = certificate.map_err(|_| IdentityError::DamagedAuthority("certificate"))?;
+        let earlier = earlier.map(|text| RevokedList::parse(text, &certificate)).transpose()?;
+        let another = IdentityError::Revocations("it is another grid's");
+        let mut list = earlier.map_or(Ok(RevokedList::default()), |list| list.ok_or(another))?;
+        list.number += 1;
+        for entry in revoked {
+            if list.entries.iter().all(|known| known.fingerprint != entry.fingerprint) {
+                list.entries.push(entry);
+            }
+        }
+        Ok(list.signed(&certificate, |text| self.key.sign(text))?)
+    }
+
     /// The certificate of a member with this key, and the authority's.
-    fn certify(&self, role: Role, name: &str, key: &impl PublicKeyData) -> Result<String, IdentityError> {
+    fn certify(
+        &self,
+        role: Role,
+        name: &str,
+        key: &impl PublicKeyData,
+        days: Option<u32>,
+    ) -> Result<String, IdentityError> {
         let mut params = member_params(role, name)?;
+        if let Some(days) = days {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now = date_time_ymd(1970, 1, 1) + now;
+            // The other machine's clock may be behind.
+            (params.not_before, params.not_after) = (now - DAY, now + DAY * days);
+        }
         params.use_authority_key_identifier_extension = true;
         let member = params.signed_by(key, &Issuer::new(authority_params()?, &self.key))?;
         Ok(format!("{}{}", member.pem(), self.certificate))
@@ -99,6 +135,8 @@ pub fn request(role: Role, name: &str) -> Result<(Zeroizing<String>, String), Id
     key.zeroize();
     Ok((pem, request?.replace("CERTIFICATE", LABEL)))
 }
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The PEM label of a request. Inside is a certificate that the key signed itself.
 const LABEL: &str = "PHALANX REQUEST";

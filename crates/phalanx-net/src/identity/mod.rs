@@ -8,8 +8,10 @@ mod hybrid;
 mod known;
 mod locked;
 mod pinned;
+mod revocations;
 
 pub use authority::{Authority, request};
+pub use revocations::{Ends, Revocations, Revoked, RevokedList, Watch};
 
 use hybrid::X25519MlKem768;
 use pinned::Pinned;
@@ -18,13 +20,15 @@ use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ServerConfig, ServerConnection, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{Connection, InconsistentKeys, RootCertStore};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 use thiserror::Error;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -91,6 +95,14 @@ pub enum IdentityError {
     /// A request for a certificate cannot be signed.
     #[error("this is no request that phalanx grid request has made: {0}")]
     Request(String),
+    /// The certificate's time is over.
+    #[error(
+        "its certificate has ended; ask whoever keeps the grid for a new one: phalanx grid issue, phalanx grid sign"
+    )]
+    Ended,
+    /// A text is no list of revoked certificates of this grid.
+    #[error("this is no list that phalanx grid revoke has made: {0}")]
+    Revocations(&'static str),
     /// The certificate was issued for another role.
     #[error(
         "this certificate is for the role {is}, but {wanted} is needed; issue one with: phalanx grid issue --role {wanted} NAME"
@@ -188,6 +200,8 @@ pub struct Member {
     authority: CertificateDer<'static>,
     roots: RootCertStore,
     server: Arc<ServerConfig>,
+    verifier: Arc<dyn ClientCertVerifier>,
+    revocations: Arc<Revocations>,
     /// The member's name. Users must keep it unique in the grid.
     pub name: String,
 }
@@ -212,8 +226,29 @@ impl Member {
         roots.add(authority.clone())?;
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots.clone()), provider());
         let verifier = verifier.build().map_err(|error| IdentityError::Damaged(error.to_string()))?;
-        let server = server(verifier, &own, SESSIONS)?;
-        Ok(Member { own, authority, roots, server, name })
+        let server = server(verifier.clone(), &own, SESSIONS)?;
+        let revocations = Revocations::new(authority.clone(), Vec::new());
+        let member = Member { own, authority, roots, server, verifier, revocations, name };
+        if member.ends_within(0) { Err(IdentityError::Ended) } else { Ok(member) }
+    }
+
+    /// The same member, which heeds the lists of revoked certificates in these files.
+    pub fn heeding(self, files: Vec<PathBuf>) -> Member {
+        Member { revocations: Revocations::new(self.authority.clone(), files), ..self }
+    }
+
+    /// The lists of revoked certificates that the member heeds.
+    pub fn revocations(&self) -> &Arc<Revocations> {
+        &self.revocations
+    }
+
+    /// Whether the member's certificate ends in so many days.
+    pub fn ends_within(&self, days: u32) -> bool {
+        let then =
+            UnixTime::since_unix_epoch(Duration::from_secs(UnixTime::now().as_secs() + u64::from(days) * 24 * 3600));
+        let judged = self.verifier.verify_client_cert(&self.own.certificate, &[], then);
+        use rustls::CertificateError::{Expired, ExpiredContext};
+        matches!(judged, Err(rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. })))
     }
 
     /// This member's certificate and key.
@@ -233,7 +268,7 @@ impl Member {
             .with_root_certificates(self.roots.clone())
             .with_client_cert_resolver(self.own.signing()?);
         config.resumption = Resumption::in_memory_sessions(1);
-        Ok(Client { config: Arc::new(config), role })
+        Ok(Client { config: Arc::new(config), role, revocations: self.revocations.clone() })
     }
 
     /// Like [`Member::client_of`], for a peer that is always reached at the same place. Sessions of this process's
@@ -254,12 +289,18 @@ impl Member {
 pub struct Client {
     config: Arc<ClientConfig>,
     role: Role,
+    revocations: Arc<Revocations>,
 }
 
 impl Client {
     /// The role that the peer must have.
     pub(crate) fn role(&self) -> Role {
         self.role
+    }
+
+    /// The lists of revoked certificates that the member heeds.
+    pub(crate) fn revocations(&self) -> &Arc<Revocations> {
+        &self.revocations
     }
 
     /// The client's side of another link.

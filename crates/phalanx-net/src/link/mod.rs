@@ -15,6 +15,7 @@ pub use reader::Reader;
 use crate::blocks::{Opener, Sealer, carried};
 use crate::forks::Owner;
 use crate::frames::Outbox;
+use crate::identity::Ends;
 use crate::memory::{LONG, Pool, Table};
 use crate::socket::Socket;
 #[cfg(target_os = "linux")]
@@ -158,12 +159,12 @@ impl Link {
         poller: Option<Poller>,
         pool: Option<Pool>,
     ) -> (Arc<Link>, Reader) {
-        let (levels, sealer, opener, awaited) = match shaken {
-            None => (Levels::all(Level::Clear), None, None, None),
-            Some(Shaken { levels, seal, open, awaited, .. }) => {
+        let (levels, sealer, opener, awaited, watch) = match shaken {
+            None => (Levels::all(Level::Clear), None, None, None, None),
+            Some(Shaken { levels, seal, open, awaited, watch, .. }) => {
                 let (sealer, opener) =
                     (Sealer::new(Some(seal), carried(levels)), Opener::new(Some(open), carried(levels)));
-                (levels, Some(sealer), Some(opener), awaited)
+                (levels, Some(sealer), Some(opener), awaited, watch)
             }
         };
         let link = Arc::new(Link {
@@ -181,6 +182,9 @@ impl Link {
             counters: Counters::default(),
             owner: Owner::this(),
         });
+        if let Some(watch) = watch {
+            watch.over(&link);
+        }
         let reader = Reader::new(link.clone(), most_body, opener, awaited);
         (link, reader)
     }
@@ -466,6 +470,16 @@ impl Link {
 /// Whether a body goes through shared memory, if there is some.
 fn is_long(body: &[Bytes]) -> bool {
     body.iter().map(Bytes::len).sum::<usize>() >= LONG
+}
+
+impl Ends for Link {
+    fn end(&self) {
+        self.close();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.is_closed()
+    }
 }
 
 impl Drop for Link {

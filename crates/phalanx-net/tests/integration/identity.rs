@@ -196,7 +196,7 @@ fn a_request_becomes_a_member_and_its_key_is_nowhere_else() {
     for (role, name) in [(Role::User, "ada"), (Role::Executor, "labpc")] {
         let (key, asked) = request(role, name).unwrap();
         assert!(!asked.contains("PRIVATE") && key.contains("PRIVATE"));
-        let (is, named, certificates) = authority.sign(&asked).unwrap();
+        let (is, named, certificates) = authority.sign(&asked, None).unwrap();
         assert_eq!((is, &*named), (role, name));
         assert!(!certificates.contains("PRIVATE"));
         let member = Member::parse(&[&certificates, key.as_str()].concat(), role).unwrap();
@@ -213,7 +213,7 @@ fn what_is_no_request_is_not_signed() {
     let member = authority.issue(Role::User, "ada").unwrap();
     let halves = [&asked[..asked.len() / 2], &asked[asked.len() / 2..]];
     for text in ["", "nonsense", &member, halves[0], halves[1], &authority.to_pem(None).unwrap()] {
-        assert!(authority.sign(text).unwrap_err().to_string().contains("no request"), "{text}");
+        assert!(authority.sign(text, None).unwrap_err().to_string().contains("no request"), "{text}");
     }
     assert!(request(Role::User, "a.b").is_err());
 }

@@ -68,16 +68,18 @@ impl Serving<'_> {
 impl SpaceServer {
     /// Listens at `address`: `host:port` or `unix:path`. Log lines for its owner go to standard error if `says` is true.
     #[new]
-    #[pyo3(signature = (address, *, identity_file, policy, serving, says))]
+    #[pyo3(signature = (address, *, identity_file, revoked, policy, serving, says))]
     fn new(
         address: &str,
         identity_file: Option<&str>,
+        revoked: Vec<PathBuf>,
         policy: Words,
         serving: Serving<'_>,
         says: bool,
     ) -> PyResult<SpaceServer> {
         let place: node::Place = address.parse().map_err(|error| raise("SpaceError", error))?;
         let member = identity_file.map(|text| Member::parse(text, Role::Executor)).transpose().map_err(identity)?;
+        let member = member.map(|member| member.heeding(revoked));
         let name = member.as_ref().map(|member| member.name.clone());
         let options = serving.read(policy.read()?)?;
         let log = if says { Log::to_standard_error(Severity::Info) } else { Log::nowhere() };

@@ -1,0 +1,189 @@
+//! Certificates that a grid's authority has taken back.
+//!
+//! The authority signs a list of their fingerprints, a text that everyone may see. A member reads it from the folders of its
+//! identity file and its hosts file, and looks for a newer one while it runs. Both ends of a link check the peer's
+//! certificate after the handshake, also when the session was resumed. A link whose peer is revoked later is closed.
+
+mod list;
+
+pub use list::{Revoked, RevokedList};
+
+use super::{fingerprint, role_and_name};
+use crate::forks;
+use crate::sync::lock;
+use rustls::pki_types::CertificateDer;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Time between two looks at the files.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Longest list that is read, in bytes: nine thousand certificates.
+const MOST: u64 = 1 << 20;
+
+/// The newest list of a grid that a member has found.
+#[derive(Debug)]
+pub struct Revocations {
+    authority: CertificateDer<'static>,
+    files: Vec<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    looked: Option<Instant>,
+    /// What the files were at the last look.
+    seen: Vec<Option<Seen>>,
+    number: u64,
+    revoked: HashMap<String, Revoked>,
+    /// Files that hold no list, and why. Nobody is let in while there is one: it may name anybody.
+    damaged: HashMap<PathBuf, String>,
+    links: Vec<(String, Weak<dyn Ends>)>,
+    /// The process whose thread looks after the links. A fork has no such thread.
+    watched_by: Option<u32>,
+}
+
+/// By which a changed file is told.
+type Seen = (SystemTime, u64);
+
+/// What ends together with the membership of a peer.
+pub trait Ends: Send + Sync + std::fmt::Debug {
+    /// Ends it.
+    fn end(&self);
+
+    /// Whether it has ended.
+    fn has_ended(&self) -> bool;
+}
+
+/// A link's peer, which the list may name later.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    revocations: Arc<Revocations>,
+    fingerprint: String,
+}
+
+impl Revocations {
+    /// Lists of the grid with this authority, in any of these files. A file need not exist.
+    pub fn new(authority: CertificateDer<'static>, files: Vec<PathBuf>) -> Arc<Revocations> {
+        Arc::new(Revocations { authority, files, state: Mutex::default() })
+    }
+
+    /// Checks that a certificate was not revoked.
+    ///
+    /// # Errors
+    /// It was, or a file with a list cannot be read.
+    pub fn check(&self, certificate: &CertificateDer<'_>) -> io::Result<()> {
+        if self.files.is_empty() {
+            return Ok(());
+        }
+        let mut state = lock(&self.state);
+        self.look(&mut state);
+        if let Some((path, why)) = state.damaged.iter().next() {
+            return Err(denied(format!("{} is no list of revoked certificates: {why}", path.display())));
+        }
+        let Some(revoked) = state.revoked.get(&fingerprint(certificate)) else { return Ok(()) };
+        let (role, name) = role_and_name(certificate).map_err(io::Error::other)?;
+        Err(denied(format!("the certificate of the {role} {name} was revoked on {}", revoked.when)))
+    }
+
+    /// Lets a link be closed when its peer's certificate is revoked.
+    pub fn watch(self: &Arc<Self>, certificate: &CertificateDer<'_>) -> Option<Watch> {
+        let watch = || Watch { revocations: self.clone(), fingerprint: fingerprint(certificate) };
+        (!self.files.is_empty()).then(watch)
+    }
+
+    /// Reads the files that have changed since the last look, if that was a while ago.
+    fn look(&self, state: &mut State) {
+        if state.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
+            return;
+        }
+        state.looked = Some(Instant::now());
+        state.seen.resize(self.files.len(), None);
+        for (index, path) in self.files.iter().enumerate() {
+            let seen = std::fs::metadata(path).ok().and_then(|found| Some((found.modified().ok()?, found.len())));
+            if seen == state.seen[index] && !state.damaged.contains_key(path) {
+                continue;
+            }
+            state.seen[index] = seen;
+            state.damaged.remove(path);
+            match self.read(path) {
+                Ok(Some(list)) if list.number > state.number => {
+                    state.number = list.number;
+                    state.revoked = list.entries.into_iter().map(|it| (it.fingerprint.clone(), it)).collect();
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    state.damaged.insert(path.clone(), error.to_string());
+                }
+            }
+        }
+    }
+
+    /// The list in a file. `None`: there is no file, or its list is another grid's.
+    fn read(&self, path: &Path) -> io::Result<Option<RevokedList>> {
+        let mut text = String::new();
+        match File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => file?.take(MOST + 1).read_to_string(&mut text)?,
+        };
+        if text.len() as u64 > MOST {
+            return Err(io::Error::other("it is too long"));
+        }
+        RevokedList::parse(&text, &self.authority).map_err(io::Error::other)
+    }
+
+    fn begin_to_watch(self: &Arc<Self>, state: &mut State) {
+        let process = forks::process();
+        if state.watched_by == Some(process) {
+            return;
+        }
+        let weak = Arc::downgrade(self);
+        let watching = thread::Builder::new().name("phalanx-revoked".into()).spawn(move || {
+            while weak.upgrade().is_some_and(|it| it.look_after_links()) {
+                thread::sleep(PAUSE);
+            }
+        });
+        state.watched_by = watching.is_ok().then_some(process);
+    }
+
+    /// Closes the links of the revoked. Whether there is a link left.
+    fn look_after_links(&self) -> bool {
+        let mut state = lock(&self.state);
+        self.look(&mut state);
+        let State { links, revoked, watched_by, .. } = &mut *state;
+        links.retain(|(peer, link)| match link.upgrade() {
+            Some(link) if revoked.contains_key(peer) => {
+                link.end();
+                false
+            }
+            Some(link) => !link.has_ended(),
+            None => false,
+        });
+        let go_on = !links.is_empty();
+        if !go_on {
+            *watched_by = None;
+        }
+        go_on
+    }
+}
+
+impl Watch {
+    /// From now on, the link ends when its peer is revoked.
+    pub fn over<L: Ends + 'static>(self, link: &Arc<L>) {
+        let mut state = lock(&self.revocations.state);
+        let link: Weak<L> = Arc::downgrade(link);
+        state.links.push((self.fingerprint, link));
+        self.revocations.begin_to_watch(&mut state);
+    }
+}
+
+fn denied(why: String) -> io::Error {
+    io::Error::new(ErrorKind::PermissionDenied, why)
+}
+
+#[cfg(test)]
+mod tests;

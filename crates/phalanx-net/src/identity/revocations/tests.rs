@@ -1,0 +1,125 @@
+use super::*;
+use crate::identity::{Authority, IdentityError, Member, Role, first_certificate};
+use proptest::prelude::*;
+use std::fs;
+
+/// A grid, and a member that has a role and a name in it.
+struct Grid {
+    authority: Authority,
+    certificate: CertificateDer<'static>,
+}
+
+impl Grid {
+    fn new() -> Grid {
+        let authority = Authority::create().expect("a grid");
+        let pem = authority.issue(Role::User, "any").expect("a member");
+        let certificate = Member::parse(&pem, Role::User).expect("a member").authority;
+        Grid { authority, certificate }
+    }
+
+    fn issue(&self, name: &str) -> CertificateDer<'static> {
+        first_certificate(&self.authority.issue(Role::Executor, name).expect("a member")).expect("a certificate")
+    }
+
+    fn revoke(&self, earlier: Option<&str>, name: &str, certificate: &CertificateDer<'_>) -> String {
+        let entry = Revoked {
+            when: "2026-01-02T03:04:05Z".to_owned(),
+            role: Role::Executor,
+            name: name.to_owned(),
+            fingerprint: fingerprint(certificate),
+        };
+        self.authority.revoke(earlier, vec![entry]).expect("a list")
+    }
+}
+
+/// Looks again at once.
+fn check(revocations: &Revocations, certificate: &CertificateDer<'_>) -> Result<(), String> {
+    lock(&revocations.state).looked = None;
+    revocations.check(certificate).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_list_names_who_was_revoked_and_grows() {
+    let grid = Grid::new();
+    let [one, other] = ["one", "other"].map(|name| grid.issue(name));
+    let first = grid.revoke(None, "one", &one);
+    let list = RevokedList::parse(&first, &grid.certificate).expect("a list").expect("of this grid");
+    assert_eq!((list.number, list.entries.len()), (1, 1));
+    let both = grid.revoke(Some(&first), "other", &other);
+    let again = grid.revoke(Some(&both), "other", &other);
+    let list = RevokedList::parse(&again, &grid.certificate).expect("a list").expect("of this grid");
+    let names: Vec<_> = list.entries.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!((list.number, names), (3, vec!["one", "other"]));
+    assert!(matches!(RevokedList::parse(&again, &Grid::new().certificate), Ok(None)), "another grid's");
+}
+
+#[test]
+fn a_member_refuses_who_is_on_the_list_as_soon_as_it_finds_it() {
+    let (grid, folder) = (Grid::new(), tempfile::tempdir().expect("a folder"));
+    let [one, other] = ["one", "other"].map(|name| grid.issue(name));
+    let files = ["a", "b"].map(|name| folder.path().join(name));
+    let revocations = Revocations::new(grid.certificate.clone(), files.to_vec());
+    assert_eq!(check(&revocations, &one), Ok(()));
+    let first = grid.revoke(None, "one", &one);
+    fs::write(&files[0], &first).expect("written");
+    let refused = "the certificate of the executor one was revoked on 2026-01-02T03:04:05Z";
+    assert_eq!(check(&revocations, &one), Err(refused.to_owned()));
+    assert_eq!(check(&revocations, &other), Ok(()));
+    fs::write(&files[1], grid.revoke(Some(&first), "other", &other)).expect("written");
+    assert!(check(&revocations, &one).is_err() && check(&revocations, &other).is_err());
+    fs::write(&files[1], &first).expect("written");
+    assert!(check(&revocations, &other).is_err(), "an older list takes nothing back");
+    fs::remove_file(&files[0]).expect("removed");
+    assert!(check(&revocations, &one).is_err(), "nor does a list that is gone");
+}
+
+#[test]
+fn nobody_is_let_in_while_a_list_is_damaged() {
+    let (grid, folder) = (Grid::new(), tempfile::tempdir().expect("a folder"));
+    let (one, file) = (grid.issue("one"), folder.path().join("revoked.txt"));
+    let revocations = Revocations::new(grid.certificate.clone(), vec![file.clone()]);
+    let list = grid.revoke(None, "other", &grid.issue("other"));
+    let another = Grid::new();
+    let forged =
+        another.revoke(None, "x", &one).replace(&fingerprint(&another.certificate), &fingerprint(&grid.certificate));
+    for damaged in ["", "phalanx revoked", &list[..list.len() - 3], &list.replace("other", "ether"), &forged] {
+        fs::write(&file, damaged).expect("written");
+        let error = check(&revocations, &one).expect_err("damaged");
+        assert!(error.contains("revoked.txt is no list of revoked certificates"), "{error}");
+    }
+    fs::write(&file, vec![b'x'; MOST as usize + 1]).expect("written");
+    assert!(check(&revocations, &one).expect_err("too long").contains("too long"));
+    fs::write(&file, &list).expect("written");
+    assert_eq!(check(&revocations, &one), Ok(()));
+    fs::write(&file, another.revoke(None, "x", &one)).expect("written");
+    assert_eq!(check(&revocations, &one), Ok(()), "another grid's list is none of this one's business");
+}
+
+proptest! {
+    #[test]
+    fn what_is_no_list_is_refused(text in "\\PC{0,300}", cut in 0usize..400, flip in 0usize..400) {
+        let grid = Grid::new();
+        prop_assert!(RevokedList::parse(&text, &grid.certificate).is_err());
+        let list = grid.revoke(None, "one", &grid.issue("one"));
+        let cut = cut.min(list.len() - 2);
+        prop_assert!(RevokedList::parse(&list[..cut], &grid.certificate).is_err());
+        let mut changed = list.clone().into_bytes();
+        let at = flip % (changed.len() - 1);
+        changed[at] ^= 1;
+        let changed = String::from_utf8_lossy(&changed);
+        prop_assert!(!matches!(RevokedList::parse(&changed, &grid.certificate), Ok(Some(_))), "{}", changed);
+    }
+}
+
+#[test]
+fn a_certificate_that_has_ended_is_told_to_its_owner() {
+    let grid = Grid::new();
+    let issue = |days| grid.authority.issue_for(Role::User, "ada", Some(days)).expect("a member");
+    let (short, begun) = (issue(0), Instant::now());
+    while !matches!(Member::parse(&short, Role::User), Err(IdentityError::Ended)) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it ends at once");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let soon = Member::parse(&issue(7), Role::User).expect("a member");
+    assert!(soon.ends_within(8) && !soon.ends_within(6));
+}

@@ -1,0 +1,185 @@
+"""Revoked members: nobody talks to them any more, neither over new links nor over those that are there."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import phalanx as px
+import pytest
+from api.executors import PHALANX
+from click.testing import CliRunner
+from phalanx.cli import commands
+from phalanx.space import _open
+
+from laboratory.processes import Process, until
+
+PATIENCE = 60
+
+
+class Lab:
+    """A grid, and processes of its members, each of which has its identity file in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "grid"
+        self.started: list[Process] = []
+        self.grid("create", "--user", "ada")
+
+    def grid(self, *words: str, fails: bool = False) -> str:
+        done = CliRunner().invoke(commands, ["grid", *words, "--home", str(self.home)])
+        assert (done.exit_code != 0) == fails, done.output
+        return str(done.exception) if fails else done.output
+
+    def issue(self, role: str, name: str) -> Path:
+        own = self.folder / name
+        own.mkdir()
+        self.grid("issue", "--role", role, name, "--out", str(own / "identity.pem"))
+        return own / "identity.pem"
+
+    def start(self, name: str, *words: str) -> tuple[Process, str]:
+        """An executor or a server of spaces; and where it listens."""
+        identity = self.issue("executor", name)
+        env = {**os.environ, "PHALANX_HOME": str(identity.parent), "XDG_RUNTIME_DIR": str(identity.parent)}
+        command = [PHALANX, *words, "127.0.0.1:0", "--identity", str(identity)]
+        process = Process(command, title=name, files=self.folder / f"{name}-says", cwd=self.folder, env=env)
+        self.started.append(process)
+        return process, process.line("listening on ", timeout=PATIENCE).split()[2]
+
+    def executor(self, name: str, *options: str) -> tuple[Process, str]:
+        return self.start(name, "executor", "--interpreters", "2", *options, "--listen")
+
+    def revoke(self, name: str, *to: Path) -> None:
+        """Revokes all certificates of a member, and takes the list to the folders."""
+        assert name in self.grid("revoke", name)
+        for folder in to:
+            (folder / "revoked.txt.part").write_bytes((self.home / "revoked.txt").read_bytes())
+            (folder / "revoked.txt.part").replace(folder / "revoked.txt")
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    there = Lab(tmp_path)
+    yield there
+    for process in there.started:
+        process.kill()
+
+
+def test_an_executor_ends_what_a_revoked_user_runs_and_lets_the_user_in_no_more(lab: Lab) -> None:
+    executor, address = lab.executor("labpc")
+    eve = lab.issue("user", "eve")
+    ada = lab.home / "user.pem"
+    hosts = [f"labpc = {address}"]
+    with px.Grid(hosts, identity=eve).manager(contract=px.ParDegree(2), patience=1) as manager:
+        results = manager.map(time.sleep, [0.02] * 100_000)
+        assert next(iter(results)) is None
+        lab.revoke("eve", lab.folder / "labpc")
+        with pytest.raises(px.PhalanxError):
+            list(results)
+    with pytest.raises(px.RecruitError):
+        px.Grid(hosts, identity=eve).manager(contract=px.ParDegree(1))
+    assert "the certificate of the user eve was revoked on 20" in executor.stderr()
+    with px.Grid(hosts, identity=ada).manager(contract=px.ParDegree(1)) as manager:
+        assert list(manager.map(abs, [-1])) == [1]
+
+
+def test_a_user_uses_a_revoked_executor_no_more(lab: Lab) -> None:
+    _, lost = lab.executor("lost")
+    _, kept = lab.executor("kept")
+    ada = lab.home / "user.pem"
+    hosts = lab.folder / "hosts.txt"
+    hosts.write_text(f"lost = {lost}\nkept = {kept}\n")
+    with px.Grid(hosts, identity=ada).manager(contract=px.ParDegree(4)) as manager:
+        results = iter(manager.map(time.sleep, [0.01] * 1000))
+        first = [next(results) for _ in range(50)]
+        lab.revoke("lost")  # the list is beside ada's identity file
+        assert [*first, *results] == [None] * 1000
+        machines = {it.machine for it in manager.summary().interpreters if it.state == "lost"}
+        assert machines == {lost} or machines == {"lost"}
+    with pytest.raises(px.RecruitError, match="the certificate of the executor lost was revoked"):
+        px.Grid([f"lost = {lost}"], identity=ada).manager(contract=px.ParDegree(1))
+
+
+@pytest.mark.parametrize("level", ["private", "clear"])
+def test_links_of_spaces_end_too_whatever_their_level(lab: Lab, level: str) -> None:
+    options = ("--trusted", "127.0.0.0/8") if level == "clear" else ()
+    _, address = lab.start("board", "space", "serve", *options, "--address")
+    eve = lab.issue("user", "eve")
+
+    def reach(identity: Path) -> px.Space:
+        named = {address: "board"}
+        return px.Space(f"{address}/jobs", identity=identity, certificates=named, trusted=options[1:])
+
+    with reach(eve) as space, ThreadPoolExecutor(1) as pool:
+        named = {address: "board"}
+        raw = _open.reach(f"{address}/jobs", False, create=False, identity=eve, certificates=named, trusted=options[1:])
+        assert raw.level[0] == level
+        raw.close()
+        waiting = pool.submit(space.in_, "never", int)
+        lab.revoke("eve", lab.folder / "board")
+        with pytest.raises(px.SpaceError):
+            waiting.result(timeout=PATIENCE)
+        with pytest.raises(px.SpaceError):
+            reach(eve)
+    with reach(lab.home / "user.pem") as space:
+        space.out("a", 1)
+
+
+def refusal(grid: px.Grid, folder: Path) -> str:
+    """Why a copy from an executor fails; empty if it does not."""
+    try:
+        grid.copy(f"lost:{folder / 'file'}", str(folder / "second"))
+    except px.PhalanxError as error:
+        return str(error)
+    return ""
+
+
+def test_a_list_beside_the_hosts_file_is_heeded_as_well(lab: Lab) -> None:
+    _, address = lab.executor("lost", "--export", f"{lab.folder}:ro")
+    user, machines = lab.issue("user", "bob"), lab.folder / "machines"
+    machines.mkdir()
+    (machines / "hosts.txt").write_text(f"lost = {address}\n")
+    (lab.folder / "file").write_text("1")
+    grid = px.Grid(machines / "hosts.txt", identity=user)
+    grid.copy(f"lost:{lab.folder / 'file'}", str(lab.folder / "first"))
+    lab.revoke("lost", machines)
+    why = until(lambda: refusal(grid, lab.folder), timeout=PATIENCE, what="a refusal")
+    assert "the certificate of the executor lost was revoked" in why
+
+
+def test_who_is_issued_a_new_certificate_is_let_in_again(lab: Lab) -> None:
+    executor, address = lab.executor("labpc")
+    eve = lab.issue("user", "eve")
+    lab.revoke("eve", lab.folder / "labpc")
+    listed = lab.grid("list").splitlines()
+    assert [line.endswith("revoked") for line in listed if " eve " in line] == [True]
+    again = lab.folder / "again.pem"
+    lab.grid("issue", "--role", "user", "eve", "--out", str(again))
+    with pytest.raises(px.RecruitError):
+        px.Grid([f"labpc = {address}"], identity=eve).manager(contract=px.ParDegree(1))
+    with px.Grid([f"labpc = {address}"], identity=again).manager(contract=px.ParDegree(1)) as manager:
+        assert list(manager.map(abs, [-1])) == [1]
+    assert "eve was revoked" in executor.stderr()
+
+
+def test_nobody_is_let_in_while_the_list_is_damaged(lab: Lab) -> None:
+    executor, address = lab.executor("labpc")
+    ada = lab.home / "user.pem"
+    lab.revoke("labpc")
+    text = (lab.home / "revoked.txt").read_text()
+    (lab.home / "revoked.txt").unlink()
+    (lab.folder / "labpc" / "revoked.txt").write_text(text.replace("labpc", "other"))
+    with pytest.raises(px.RecruitError):
+        px.Grid([f"labpc = {address}"], identity=ada).manager(contract=px.ParDegree(1))
+    assert "revoked.txt is no list of revoked certificates: " in executor.stderr()
+
+
+def test_what_cannot_be_revoked_is_said(lab: Lab) -> None:
+    assert "has no certificate of nobody" in lab.grid("revoke", "nobody", fails=True)
+    assert "has no certificate of ada as executor" in lab.grid("revoke", "ada", "--role", "executor", fails=True)
+    (lab.home / "revoked.txt").write_text("x")
+    assert "no list that phalanx grid revoke has made" in lab.grid("revoke", "ada", fails=True)
+    assert (lab.home / "revoked.txt").read_text() == "x"
