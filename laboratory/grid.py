@@ -75,7 +75,8 @@ class Grid:
         """Start an executor and wait until it listens. It has the identity and nothing else of the grid."""
         serve = [str(PHALANX), "executor", "--listen", f"{host.address}:0"]
         identified = ["--identity", str(identity or self.issue(host.name))]
-        process = host.popen([*serve, *identified, "--interpreters", str(interpreters), *options])
+        marked = ["--env", "PHALANX_TEST_RUN"]  # so that what a test leaves is found
+        process = host.popen([*serve, *identified, "--interpreters", str(interpreters), *marked, *options])
         ready = process.line("listening on ")
         return Executor(host, process, int(ready.split()[2].rpartition(":")[2]))
 

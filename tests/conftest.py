@@ -130,11 +130,12 @@ def files(folder: Path) -> list[str]:
 
 
 def _is_kept(path: Path) -> bool:
-    """Whether it is the folder for programs, empty, as a killed executor leaves it to the next one."""
+    """Whether it is the folder for programs, as killed executors leave it to the next one."""
     try:
-        return path.name.startswith("phalanx-programs-") and not any(path.iterdir())
+        inside = [re.match(r"phalanx-(\d+)-program-", entry.name) for entry in path.iterdir()]
     except OSError:
         return True  # it is gone by now
+    return path.name.startswith("phalanx-programs-") and all(it and not Path("/proc", it[1]).exists() for it in inside)
 
 
 def listeners(folder: Path) -> list[str]:

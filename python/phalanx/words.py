@@ -28,6 +28,8 @@ Links: TypeAlias = Literal["keep", "follow", "skip"]
 Kept: TypeAlias = Literal["owner", "group", "numeric-ids", "xattrs", "acls", "hard-links"]
 #: How ranks on one machine exchange messages.
 Transport: TypeAlias = Literal["shared", "sockets"]
+#: What an executor keeps from the processes of its users: folders and environments only, or files as well.
+Cage: TypeAlias = Literal["none", "files"]
 #: Where the lines go that tasks print.
 OutputWord: TypeAlias = Literal["prefix", "plain", "off"]
 
@@ -43,6 +45,7 @@ ISOLATIONS: tuple[Isolation, ...] = get_args(Isolation)
 LINKS: tuple[Links, ...] = get_args(Links)
 KEPT: tuple[Kept, ...] = get_args(Kept)
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
+CAGES: tuple[Cage, ...] = get_args(Cage)
 OUTPUTS: tuple[OutputWord, ...] = get_args(OutputWord)
 
 

@@ -41,8 +41,10 @@ class Executors:
         """The address of one more."""
         identity = self.issue("executor", name)
         command = [PHALANX, "executor", "--listen", listen, "--identity", str(identity)]
+        # So that what a test leaves is found.
+        marked = ["--env", "PHALANX_TEST_RUN"]
         process = Process(
-            [*command, "--interpreters", str(interpreters), *options],
+            [*command, "--interpreters", str(interpreters), *marked, *options],
             title=f"the executor {name}",
             files=self._folder / name,
             cwd=self._folder,

@@ -24,9 +24,15 @@ NAMED = r"\[labpc/\d+\] "
 
 
 @pytest.fixture(scope="module")
-def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executors]:
+def granted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which tasks may write, here and there."""
+    return tmp_path_factory.mktemp("granted")
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory, granted: Path) -> Iterator[Executors]:
     with Executors(tmp_path_factory.mktemp("grid")) as made:
-        made.start("labpc")
+        made.start("labpc", "--grant", f"{granted}:rw")
         yield made
 
 
@@ -166,10 +172,12 @@ def test_what_a_task_prints_before_it_ends_its_process_is_shown_on_this_machine(
     assert [line.partition("] ")[2] for line in lines] == ["goodbye"] * 3
 
 
-def test_a_task_that_prints_without_end_waits_for_a_slow_user(where: dict[str, object], tmp_path: Path) -> None:
+def test_a_task_that_prints_without_end_waits_for_a_slow_user(
+    where: dict[str, object], granted: Path, tmp_path: Path
+) -> None:
     """It neither fills memory nor is its interpreter lost, though nothing is shown for longer than a silence may be."""
 
-    said = tmp_path / "said"
+    said = granted / tmp_path.name
     said.touch()
 
     def prints(count: int) -> int:

@@ -1,6 +1,8 @@
 //! The executor's driver: the service on a donated machine. It starts interpreters for the users it accepts. It ends them when
 //! they are released, when their user is gone, and when the service itself ends.
 
+use crate::cage::{Bars, Cage};
+use crate::confined::Confined;
 use crate::control::{self, Pulse, tell, turn_away};
 use crate::door::{Door, Peer, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
@@ -61,8 +63,10 @@ pub struct Options {
     pub spaces: Option<ServerOptions>,
     /// The folders that users may copy from and to.
     pub exports: Exports,
-    /// Extra environment variables for the processes of message passing programs, beside the executor's own.
+    /// Extra environment variables for the processes of message passing programs, beside those of the cage.
     pub environment: Vec<(String, String)>,
+    /// What users' processes may touch.
+    pub cage: Cage,
 }
 
 /// A running service.
@@ -121,9 +125,21 @@ struct Session {
     /// The levels that data links may have, for each mark.
     levels: [LevelSet; 3],
     interpreters: Mutex<HashMap<u32, Started>>,
+    /// The cage of its interpreters, made for the first of them.
+    confined: Mutex<Option<Confined>>,
 }
 
 impl Session {
+    /// The cage of this session's interpreters. They share a folder.
+    fn bars(&self, cage: &Cage) -> io::Result<Bars> {
+        let mut confined = lock(&self.confined);
+        let made = match confined.take() {
+            Some(made) => made,
+            None => Confined::new(cage)?,
+        };
+        Ok(confined.insert(made).bars.clone())
+    }
+
     /// The interpreters that are stopped (by a signal) and therefore silent.
     fn stopped(&self) -> Vec<u32> {
         let interpreters = lock(&self.interpreters);
@@ -142,12 +158,16 @@ struct Started {
 impl Executor {
     /// Listens at `address` (`host:port`, port 0 for any) and serves from threads of its own.
     pub fn start(address: &str, member: Member, options: Options, log: Log) -> io::Result<Executor> {
+        #[cfg(target_os = "linux")]
+        crate::cage::hide_memory()?;
         let listener = Listener::bind(address)?;
         let address = listener.address()?;
         let (mut listeners, mut path) = (vec![listener], None);
         let serve_spaces = |spaces| Spaces::new(Some(member.clone()), spaces, log.clone());
         let spaces = options.spaces.clone().map(serve_spaces).transpose()?;
-        if spaces.is_some() {
+        if spaces.is_some() && !options.cage.tells_owner_apart() {
+            log.warning("this machine's processes reach spaces over the network only: no_new_privs is set here");
+        } else if spaces.is_some() {
             path = listen_at_path(&address, &mut listeners, &log);
         }
         let places = Places::new(options.capacity);
@@ -261,6 +281,7 @@ impl Service {
             from,
             levels,
             interpreters: Mutex::default(),
+            confined: Mutex::default(),
         });
         lock(&self.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };
@@ -291,7 +312,7 @@ impl Service {
         };
         self.log.info(format!("serving {user}, who starts a message passing program"));
         self.programs.fetch_add(1, Ordering::AcqRel);
-        let Options { capacity, policy, command, environment, .. } = &self.options;
+        let Options { capacity, policy, command, environment, cage, .. } = &self.options;
         let terms = Terms {
             capacity: *capacity,
             user: &user,
@@ -299,6 +320,7 @@ impl Service {
             policy,
             python: command.first().map_or("python3", String::as_str),
             environment,
+            cage,
             folders: &self.folders,
             closed: &self.closed,
         };
@@ -380,7 +402,8 @@ impl Service {
         let token = random_token();
         let (machine, said) = (self.member.name.clone(), Preamble::Data { token }.bound());
         let begin = Begin { machine, path: Vec::new(), levels, said, secrets };
-        let process = Process::start(&self.options.command, &begin)?;
+        let bars = session.bars(&self.options.cage)?;
+        let process = Process::start(&self.options.command, &begin, Some(&bars))?;
         let process = Arc::new(Mutex::new(process));
         lock(&self.expecting).insert(token, (session.from, process.clone()));
         lock(&session.interpreters).insert(request, Started { process, token, _place: place });

@@ -4,6 +4,7 @@
 //! who it is, and receives its data link. When the tether ends, for whatever reason the parent ended, the child ends too. The
 //! key that an interpreter authenticates with is made for it alone. The code that it runs never sees the machine's key.
 
+use crate::cage::Bars;
 use crate::ending::{self, Before};
 use crate::printing::{self, Printing, open_standard_streams};
 use bytes::Bytes;
@@ -77,17 +78,19 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts an interpreter with `command`: the Python executable and its arguments.
-    pub fn start(command: &[String], begin: &Begin) -> io::Result<Process> {
+    /// Starts an interpreter with `command`: the Python executable and its arguments. Without `bars` it is not caged.
+    pub fn start(command: &[String], begin: &Begin, bars: Option<&Bars>) -> io::Result<Process> {
         let (tether, child_end) = Socket::pair()?;
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(stdio(child_end));
+        bars.into_iter().for_each(|bars| bars.furnish(&mut command));
         apart_from_terminal(&mut command);
         // Sets the libraries' thread counts, unless the user did. The interpreters are the parallelism, and threads of
         // libraries would compete with them.
         let unset = THREADS.iter().filter(|variable| std::env::var_os(variable).is_none());
         command.envs(unset.map(|variable| (variable, "1")));
+        bars.into_iter().for_each(|bars| bars.close(&mut command));
         let before = Before::now();
         let child = command.spawn()?;
         // held from here on, so that the child is ended if anything fails
@@ -105,7 +108,7 @@ impl Process {
 
     /// Whether the interpreter has ended by itself.
     pub fn has_ended(&self) -> bool {
-        self.end.is_some() || is_zombie(&self.child)
+        self.end.is_some() || is_zombie(self.child.id())
     }
 
     /// Whether the interpreter lives and is not stopped. A process that only waits for the CPU or the disk counts as alive.
@@ -121,7 +124,7 @@ impl Process {
     /// Ends the interpreter, and what it has started, at once. Returns how it ended, even if it had ended before.
     pub fn end(&mut self) -> String {
         if self.end.is_none() {
-            end_group(&mut self.child);
+            end_group(self.child.id());
             self.end = Some(ending::wait(&self.child, self.before));
         }
         self.end.clone().unwrap_or_default()
@@ -156,33 +159,35 @@ fn apart_from_terminal(command: &mut Command) {
 
 /// Whether the child has ended. It is not reaped, so that its process group number stays reserved.
 #[cfg(unix)]
-pub(crate) fn is_zombie(child: &Child) -> bool {
+pub(crate) fn is_zombie(child: u32) -> bool {
     is_in_state(child, libc::WEXITED)
 }
 
 /// Whether the child is stopped now.
 #[cfg(unix)]
-pub(crate) fn is_stopped(child: &Child) -> bool {
+pub(crate) fn is_stopped(child: u32) -> bool {
     is_in_state(child, libc::WSTOPPED)
 }
 
 #[cfg(unix)]
-fn is_in_state(child: &Child, state: libc::c_int) -> bool {
+fn is_in_state(child: u32, state: libc::c_int) -> bool {
     // SAFETY: all zeroes is a value of this plain structure, which the system fills in.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let options = state | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: `info` lives as long as the call; the process id is that of our child.
-    let waited = unsafe { libc::waitid(libc::P_PID, child.id(), &raw mut info, options) };
+    let waited = unsafe { libc::waitid(libc::P_PID, child, &raw mut info, options) };
     // SAFETY: filled in by waitid; zero if the child is not in that state.
     waited == 0 && unsafe { info.si_pid() } != 0
 }
 
 /// Kills the child and every process in its group.
 #[cfg(unix)]
-pub(crate) fn end_group(child: &mut Child) {
-    // SAFETY: sends a signal; the child was not reaped yet, so the number still belongs to it.
-    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
-    let _ = child.kill();
+pub(crate) fn end_group(child: u32) {
+    // SAFETY: sends signals; the child was not reaped yet, so the number still belongs to it.
+    unsafe {
+        libc::kill(-(child as libc::pid_t), libc::SIGKILL);
+        libc::kill(child as libc::pid_t, libc::SIGKILL);
+    }
 }
 
 /// The child's first steps: receives the parent's message and the data link, and starts to forward what is printed. Waits until

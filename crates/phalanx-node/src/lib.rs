@@ -4,6 +4,7 @@
 
 #![deny(missing_docs)]
 
+pub mod cage;
 pub mod connect;
 pub mod dialler;
 pub mod executor;
@@ -24,6 +25,7 @@ pub mod space;
 pub mod transfer;
 pub mod turn;
 
+mod confined;
 mod control;
 mod credit;
 mod dial;
@@ -35,4 +37,6 @@ mod local;
 mod places;
 mod quota;
 mod remote;
+#[cfg(target_os = "linux")]
+mod scratch;
 mod tables;

@@ -5,6 +5,7 @@ use phalanx_core::level::Policy;
 use phalanx_core::wire::files::{Answer, Ask};
 use phalanx_core::wire::transfer::Filter;
 use phalanx_net::identity::{Authority, Member, Role};
+use phalanx_node::cage::Cage;
 use phalanx_node::executor::{Executor, Options};
 use phalanx_node::transfer::Exports;
 use phalanx_node::transfer::files::{Listing, Reach, Session, Wanted};
@@ -49,6 +50,7 @@ fn deep_trees_are_listed_and_removed_with_few_files_open() {
         spaces: None,
         exports: Exports::parse(&[format!("{}:rw", root.display())]).unwrap(),
         environment: Vec::new(),
+        cage: Cage::default(),
     };
     let executor =
         Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())

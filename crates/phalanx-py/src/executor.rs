@@ -4,12 +4,46 @@ use crate::errors::{identity, raise};
 use crate::policy::Words;
 use crate::space::Serving;
 use phalanx_net::identity::{Member, Role};
+use phalanx_node::cage::{Cage, Kind, Settings};
 use phalanx_node::executor as node;
 use phalanx_node::log::{Log, Severity};
 use phalanx_node::transfer::Exports;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::ffi::OsString;
 use std::path::PathBuf;
+
+/// What the owner says about the cage, as Python passes it: the kind, what Python reads, what is private, the owner's home
+/// folder, grants, and environment variables.
+#[derive(FromPyObject)]
+struct Caging {
+    #[pyo3(item)]
+    kind: Option<String>,
+    #[pyo3(item)]
+    python: Vec<PathBuf>,
+    #[pyo3(item)]
+    private: Vec<PathBuf>,
+    #[pyo3(item)]
+    home: Option<PathBuf>,
+    #[pyo3(item)]
+    grants: Vec<String>,
+    #[pyo3(item)]
+    variables: Vec<(OsString, OsString)>,
+}
+
+impl Caging {
+    fn read(self) -> PyResult<Cage> {
+        let kind = match self.kind.as_deref() {
+            None => None,
+            Some("none") => Some(Kind::None),
+            Some("files") => Some(Kind::Files),
+            Some(word) => return Err(PyValueError::new_err(format!("{word:?} is no cage: write 'none' or 'files'"))),
+        };
+        let Caging { python, private, home, grants, variables, .. } = self;
+        Cage::new(Settings { kind, python, private, home, grants, variables })
+            .map_err(|error| raise("PolicyError", error))
+    }
+}
 
 /// A running service on a donated machine.
 #[pyclass(frozen)]
@@ -17,6 +51,9 @@ pub struct Executor {
     executor: node::Executor,
     #[pyo3(get)]
     name: String,
+    /// The kind of cage, and what it lacks on this system.
+    #[pyo3(get)]
+    cage: String,
 }
 
 #[pymethods]
@@ -24,7 +61,7 @@ impl Executor {
     /// Listens at `address`. Log lines for the machine's owner go to standard error, from this severity on.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, identity_file, revoked, capacity, accepted, command, python, policy, spaces, exports, environment, log_level))]
+    #[pyo3(signature = (address, *, identity_file, revoked, capacity, accepted, command, python, policy, spaces, exports, environment, cage=None, log_level))]
     fn new(
         address: &str,
         identity_file: &str,
@@ -37,6 +74,7 @@ impl Executor {
         spaces: Option<Serving<'_>>,
         exports: Vec<String>,
         environment: Vec<(String, String)>,
+        cage: Option<Caging>,
         log_level: &str,
     ) -> PyResult<Executor> {
         let member = Member::parse(identity_file, Role::Executor).map_err(identity)?.heeding(revoked);
@@ -44,12 +82,14 @@ impl Executor {
         let policy = policy.read()?;
         let spaces = spaces.map(|serving| serving.read(policy.clone())).transpose()?;
         let exports = Exports::parse(&exports).map_err(|error| raise("TransferError", error))?;
-        let options = node::Options { capacity, accepted, command, python, policy, spaces, exports, environment };
+        let cage = cage.map(Caging::read).transpose()?.unwrap_or_default();
+        let described = cage.describe();
+        let options = node::Options { capacity, accepted, command, python, policy, spaces, exports, environment, cage };
         let least: Severity = log_level.parse().map_err(PyValueError::new_err::<String>)?;
         let executor = node::Executor::start(address, member, options, Log::to_standard_error(least));
         let executor =
             executor.map_err(|error| raise("RecruitError", format!("cannot listen at {address}: {error}")))?;
-        Ok(Executor { executor, name })
+        Ok(Executor { executor, name, cage: described })
     }
 
     /// Where it listens, as `host:port`.

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import click
 
-from phalanx import _native
+from phalanx import _cage, _native
 from phalanx._commands import library_variables
 from phalanx._program import VARIABLE
 from phalanx._reach import EXECUTOR, read_identity, revoked_lists
 from phalanx.hosts import COMMAND, PYTHON
 from phalanx.security import Rules, policy_words
 from phalanx.space import _serve
+from phalanx.words import CAGES, Cage
 
 
 @click.command()
@@ -54,6 +55,28 @@ from phalanx.space import _serve
     help="Let users read this folder (ro), or read and write it (rw); may be repeated. [default: none]",
 )
 @click.option(
+    "--grant",
+    "grants",
+    multiple=True,
+    metavar="PATH:ro|rw",
+    help="Let users' processes read this folder or file (ro), or read and write it (rw); may be repeated. [default: "
+    "the system and Python, ro, and a folder of their own, rw]",
+)
+@click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Give users' processes this environment variable (may be repeated). [default: PATH, the locale, and those of "
+    "Python and of libraries that compute]",
+)
+@click.option(
+    "--cage",
+    type=click.Choice(CAGES),
+    help="files: users' processes open only what is granted, and neither signal nor trace others; none: they have the "
+    "rights of this account. [default: files where the kernel has Landlock]",
+)
+@click.option(
     "--trusted", multiple=True, metavar="NETWORK", help="Links from this network need no protection (may be repeated)."
 )
 @click.option(
@@ -75,6 +98,9 @@ def executor(
     directory: Path | None,
     access: Path | None,
     exports: tuple[str, ...],
+    grants: tuple[str, ...],
+    variables: tuple[str, ...],
+    cage: Cage | None,
     trusted: tuple[str, ...],
     rules: Path | None,
     log_level: str,
@@ -84,6 +110,9 @@ def executor(
 
     Data links are at least safe, so that no attacker can alter what this machine runs. Clear links are accepted only
     from networks named with --trusted. A user may ask for more protection.
+
+    What runs here for users is caged: it reads the system and Python, writes in a folder of its own, and opens nothing
+    else unless you --grant it.
     """
     os.environ.pop(VARIABLE, None)  # what it starts belongs to its users' programs, not to the one that started it
     policy = policy_words(Rules(rules) if rules else "links", trusted)
@@ -100,6 +129,7 @@ def executor(
         spaces=None if no_spaces else _serve.serving(accept=accept, access=access, directory=directory),
         exports=list(exports),
         environment=list(library_variables().items()),
+        cage=_cage.settings(cage, identity=identity, directory=directory, grants=grants, variables=variables),
         log_level=log_level,
     )
     for weaker in [*(f"{network} is trusted" for network in trusted), *_native.weaker(policy)]:
@@ -108,6 +138,7 @@ def executor(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     click.echo(f"listening on {service.address} as {service.name}")
+    click.echo(f"cage: {service.cage}")
     while not stop.wait(0.5):  # a wait without an end would not hear signals on every system
         pass
     service.close()

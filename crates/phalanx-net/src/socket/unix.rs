@@ -126,6 +126,13 @@ impl Socket {
         Ok(peer.uid == rustix::process::geteuid())
     }
 
+    /// The process at the other end of this unix socket, as it was when the socket was connected. 0: this process cannot see it.
+    #[cfg(target_os = "linux")]
+    pub fn peer_process(&self) -> io::Result<u32> {
+        let peer = rustix::net::sockopt::socket_peercred(&self.raw)?;
+        Ok(peer.pid.as_raw_nonzero().get().unsigned_abs())
+    }
+
     /// Whether the process at the other end runs as the same user. Always true: these sockets come in pairs, and only
     /// processes that were given one have one.
     #[cfg(not(target_os = "linux"))]

@@ -1,13 +1,16 @@
 //! One process of a program: started in a process group of its own with a control socket, and ended together with all that it
 //! started.
 
+use super::nursery::{self, BUSY_PAUSE, BUSY_TRIES};
 use super::shared::Shared;
+use crate::cage::Bars;
 use crate::interpreter::{end_group, is_stopped, is_zombie};
 use phalanx_core::wire::machines::{Exit, Program};
 use phalanx_core::wire::ranks::{FromRank, MOST_FROM_RANK, Messages, RANK, Seat, UNIVERSE};
 use phalanx_net::socket::Socket;
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -15,7 +18,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child as Process, Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,15 +30,12 @@ const MOST_PENDING: usize = 64 << 20;
 /// Most messages that wait for such a process.
 const MOST_MESSAGES: usize = 1 << 16;
 
-/// Attempts to start a program whose file is still busy ("text file busy").
-const BUSY_TRIES: u32 = 50;
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
-
 /// A living process.
 #[derive(Debug)]
 pub struct Child {
     pub rank: u32,
-    process: Process,
+    /// The process, which only this value waits for.
+    process: u32,
     /// A pidfd: readable once the process has ended.
     pub ended: Arc<OwnedFd>,
     /// The control socket; `None` once the other end has closed it.
@@ -58,54 +58,88 @@ pub struct Pipes {
     pub error: OwnedFd,
 }
 
-impl Child {
-    /// Starts the process in `folder`; `None`: in this process's folder. `seat` has neither the control socket nor the shared
+/// A process that can be started.
+#[derive(Debug)]
+pub struct Prepared {
+    rank: u32,
+    command: Command,
+    control: Socket,
+    pipes: Pipes,
+    /// The other end of the control socket, which the process inherits.
+    theirs: OwnedFd,
+}
+
+impl Prepared {
+    /// Prepares the process in `folder`; `None`: in this process's folder. `seat` has neither the control socket nor the shared
     /// memory yet.
-    pub fn start(
+    pub fn new(
         program: &Program,
         folder: Option<&Path>,
         mut seat: Seat,
         shared: &Shared,
-    ) -> io::Result<(Child, Pipes)> {
+        bars: Option<&Bars>,
+    ) -> io::Result<Prepared> {
         let (control, theirs) = Socket::pair()?;
         control.set_blocking(false)?;
         let theirs = OwnedFd::from(theirs);
         seat.control = theirs.as_raw_fd();
         (seat.segment, seat.bytes, seat.bells) = (shared.segment(), shared.bytes, shared.bells());
-        let mut command = command(program, folder)?;
+        let mut command = command(program, folder, bars)?;
         command.env(RANK, seat.to_string());
-        let number = seat.base + seat.rank;
-        command.stdin(if number == 0 { Stdio::piped() } else { Stdio::null() });
+        let rank = seat.base + seat.rank;
         let inherited = [&[seat.control, seat.segment][..], &seat.bells].concat();
         let parent = rustix::process::getpid();
         // SAFETY: between fork and exec only system calls are made.
         unsafe { command.pre_exec(move || prepare(&inherited, parent)) };
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut process = spawn(&mut command)?;
-        let pipes = Pipes {
-            input: process.stdin.take().map(OwnedFd::from),
-            output: process.stdout.take().expect("is a pipe").into(),
-            error: process.stderr.take().expect("is a pipe").into(),
+        let input = (rank == 0).then(|| pipe_with(PipeFlags::CLOEXEC)).transpose()?;
+        let (input_end, input) = input.unzip();
+        let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (error, error_end) = pipe_with(PipeFlags::CLOEXEC)?;
+        command.stdin(input_end.map_or_else(Stdio::null, Stdio::from));
+        command.stdout(output_end).stderr(error_end).process_group(0);
+        Ok(Prepared { rank, command, control, pipes: Pipes { input, output, error }, theirs })
+    }
+
+    /// Starts the processes, in the cage if there is one. Each of them can fail by itself.
+    pub fn start(prepared: Vec<Prepared>, bars: Option<&Bars>) -> Vec<io::Result<(Child, Pipes)>> {
+        let (mut commands, rest): (Vec<_>, Vec<_>) =
+            prepared.into_iter().map(|it| (it.command, (it.rank, it.control, it.pipes, it.theirs))).unzip();
+        let started = match bars {
+            None => commands.iter_mut().map(spawn).collect(),
+            Some(bars) => nursery::start(bars, &mut commands).unwrap_or_else(|error| {
+                let failed = |_: &Command| Err(io::Error::new(error.kind(), format!("the cage: {error}")));
+                commands.iter().map(failed).collect()
+            }),
         };
-        let pid = Pid::from_raw(process.id() as i32).expect("is no 0");
+        let begun = |(started, (rank, control, pipes, _)): (io::Result<u32>, _)| {
+            Ok((Child::of(rank, started?, control)?, pipes))
+        };
+        started.into_iter().zip(rest).map(begun).collect()
+    }
+}
+
+impl Child {
+    /// A process that has just been started.
+    fn of(rank: u32, process: u32, control: Socket) -> io::Result<Child> {
+        let pid = Pid::from_raw(process as i32).expect("is no 0");
         let ended = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
-            end_group(&mut process);
-            drop(process.wait());
+            end_group(process);
+            drop(wait(process));
         })?;
         let (messages, pending) = (Messages::new(MOST_FROM_RANK), VecDeque::new());
         let control = Some(OwnedFd::from(control));
         let (ended, still, is_given_up) = (Arc::new(ended), Duration::ZERO, false);
-        Ok((Child { rank: number, process, ended, control, messages, pending, still, is_given_up }, pipes))
+        Ok(Child { rank, process, ended, control, messages, pending, still, is_given_up })
     }
 
     /// The number of its process group.
     pub fn group(&self) -> u32 {
-        self.process.id()
+        self.process
     }
 
     /// Sends a signal to the whole process group.
     pub fn signal(&self, signal: Signal) {
-        let group = Pid::from_raw(self.process.id() as i32).expect("is no 0");
+        let group = Pid::from_raw(self.process as i32).expect("is no 0");
         let _ = rustix::process::kill_process_group(group, signal);
     }
 
@@ -159,12 +193,12 @@ impl Child {
 
     /// Whether the process has ended by itself.
     pub fn has_ended(&self) -> bool {
-        is_zombie(&self.process)
+        is_zombie(self.process)
     }
 
     /// Counts time that has passed. A process that was stopped for all of `patience` is ended.
     pub fn note_still(&mut self, passed: Duration, patience: Duration) {
-        let is_still = is_stopped(&self.process);
+        let is_still = is_stopped(self.process);
         self.still = if is_still { self.still + passed } else { Duration::ZERO };
         if is_still && self.still >= patience && !self.is_given_up {
             self.is_given_up = true;
@@ -173,9 +207,9 @@ impl Child {
     }
 
     /// Ends the process and what is left of its group. Returns how it ended.
-    pub fn end(mut self) -> Exit {
-        end_group(&mut self.process);
-        match self.process.wait() {
+    pub fn end(self) -> Exit {
+        end_group(self.process);
+        match wait(self.process) {
             Ok(status) if self.is_given_up && status.signal() == Some(libc::SIGKILL) => {
                 Exit::Unseen(format!("it was stopped for {:.1} s, and was ended", self.still.as_secs_f64()))
             }
@@ -201,22 +235,38 @@ fn send(to: &OwnedFd, bytes: &[u8], file: Option<&OwnedFd>) -> Result<usize, Err
 
 /// Starts the program, and retries while its file is busy. A file that was just written stays busy while another thread starts
 /// a process: the forked copy holds the file open until it calls exec.
-fn spawn(command: &mut Command) -> io::Result<Process> {
+fn spawn(command: &mut Command) -> io::Result<u32> {
     for _ in 0..BUSY_TRIES {
         match command.spawn() {
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY_PAUSE),
-            outcome => return outcome,
+            outcome => return outcome.map(|child| child.id()),
         }
     }
-    command.spawn()
+    command.spawn().map(|child| child.id())
 }
 
-fn command(program: &Program, folder: Option<&Path>) -> io::Result<Command> {
+/// Waits for a process that was not waited for yet.
+fn wait(process: u32) -> io::Result<ExitStatus> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` lives as long as the call; the process is a child that was not waited for.
+        if unsafe { libc::waitpid(process as libc::pid_t, &raw mut status, 0) } >= 0 {
+            return Ok(ExitStatus::from_raw(status));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn command(program: &Program, folder: Option<&Path>, bars: Option<&Bars>) -> io::Result<Command> {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let mut words = program.command.iter().map(|word| OsStr::from_bytes(word));
     let mut command = Command::new(words.next().ok_or(io::ErrorKind::InvalidInput)?);
     command.args(words);
+    bars.into_iter().for_each(|bars| bars.furnish(&mut command));
     command.env_remove(UNIVERSE); // the variable belongs to the program whose process starts this one
     let variables = program.environment.iter();
     command.envs(variables.map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))));

@@ -1,9 +1,10 @@
 //! The ranks of one machine. One thread starts them, watches them and carries out commands for them, until the last has ended.
 
-use super::child::{Child, Pipes};
+use super::child::{Child, Pipes, Prepared};
 use super::guard::Guard;
 use super::shared::Shared;
 use super::streams::Stream;
+use crate::cage::Bars;
 use phalanx_core::wire::machines::{Exit, Kind, Part, Program, Source};
 use phalanx_core::wire::ranks::{FromRank, Seat};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -70,11 +71,13 @@ pub struct Streams {
 }
 
 impl Machine {
-    /// Starts the ranks in `folder`; `None`: in this process's folder. A rank that cannot be started is reported as ended.
+    /// Starts the ranks in `folder`; `None`: in this process's folder. Without `bars` they are not caged. A rank that cannot be
+    /// started is reported as ended.
     /// `address` is where ranks of other machines reach these. `on_event` is called in the machine's thread.
     pub fn start(
         part: Part,
         folder: Option<PathBuf>,
+        bars: Option<Bars>,
         address: Option<IpAddr>,
         on_event: impl FnMut(Event) + Send + 'static,
     ) -> io::Result<(Machine, Streams)> {
@@ -89,7 +92,7 @@ impl Machine {
             let (children, patience, looked) = (Vec::new(), part.patience, Instant::now());
             let mut watch =
                 Watch { children, guard, wake: waking, orders: obeyed, address, patience, looked, on_event };
-            let _ = started.send(watch.start(&part, folder.as_deref(), &shared));
+            let _ = started.send(watch.start(&part, folder.as_deref(), bars.as_ref(), &shared));
             drop(shared);
             watch.run();
         })?;
@@ -141,38 +144,56 @@ struct Watch<F> {
 }
 
 impl<F: FnMut(Event)> Watch<F> {
-    fn start(&mut self, part: &Part, folder: Option<&Path>, shared: &Shared) -> Streams {
+    fn start(&mut self, part: &Part, folder: Option<&Path>, bars: Option<&Bars>, shared: &Shared) -> Streams {
         let mut streams = Streams { input: None, outputs: Vec::new() };
-        for (rank, program) in part.ranks() {
-            match self.start_one(rank, program, part, folder, shared) {
-                Ok((pipes, ended)) => {
-                    streams.input = streams.input.or(pipes.input);
-                    let stream = |kind, pipe| Stream::new(Source { rank, kind }, pipe, ended.clone());
-                    streams.outputs.push(stream(Kind::Output, pipes.output));
-                    streams.outputs.push(stream(Kind::Error, pipes.error));
-                }
-                Err(error) => {
-                    let why = unstarted(program, folder, &error);
-                    (self.on_event)(Event::Ended { rank, exit: Exit::Unstarted(why) });
+        let all: Vec<(u32, &Program)> = part.ranks().collect();
+        // Processes in one cage start together. Others start one after the other, so that fewer descriptors are open.
+        let at_once = if bars.is_some() { all.len().max(1) } else { 1 };
+        for ranks in all.chunks(at_once) {
+            for ((rank, program), outcome) in ranks.iter().zip(self.start_some(ranks, part, folder, bars, shared)) {
+                match outcome.and_then(|(child, pipes)| self.keep(child, pipes)) {
+                    Ok((pipes, ended)) => {
+                        streams.input = streams.input.or(pipes.input);
+                        let stream = |kind, pipe| Stream::new(Source { rank: *rank, kind }, pipe, ended.clone());
+                        streams.outputs.push(stream(Kind::Output, pipes.output));
+                        streams.outputs.push(stream(Kind::Error, pipes.error));
+                    }
+                    Err(error) => {
+                        let why = unstarted(program, folder, &error);
+                        (self.on_event)(Event::Ended { rank: *rank, exit: Exit::Unstarted(why) });
+                    }
                 }
             }
         }
         streams
     }
 
-    fn start_one(
-        &mut self,
-        rank: u32,
-        program: &Program,
+    /// Starts some ranks; the outcome of each.
+    fn start_some(
+        &self,
+        ranks: &[(u32, &Program)],
         part: &Part,
         folder: Option<&Path>,
+        bars: Option<&Bars>,
         shared: &Shared,
-    ) -> io::Result<(Pipes, Arc<OwnedFd>)> {
+    ) -> Vec<io::Result<(Child, Pipes)>> {
+        let prepare = |(rank, program): &(u32, &Program)| {
+            Prepared::new(program, folder, self.seat(part, *rank, program), shared, bars)
+        };
+        match ranks.iter().map(prepare).collect::<io::Result<Vec<_>>>() {
+            Ok(prepared) => Prepared::start(prepared, bars),
+            Err(error) => ranks.iter().map(|_| Err(io::Error::new(error.kind(), error.to_string()))).collect(),
+        }
+    }
+
+    fn seat(&self, part: &Part, rank: u32, program: &Program) -> Seat {
         let Part { base, size, first, secret, .. } = *part;
         let (app, local, rank, first) = (program.app, part.count(), rank - base, first - base);
         let (address, bells, control, segment, bytes) = (self.address, Vec::new(), 0, 0, 0);
-        let seat = Seat { rank, size, base, app, control, segment, bytes, bells, first, local, secret, address };
-        let (child, pipes) = Child::start(program, folder, seat, shared)?;
+        Seat { rank, size, base, app, control, segment, bytes, bells, first, local, secret, address }
+    }
+
+    fn keep(&mut self, child: Child, pipes: Pipes) -> io::Result<(Pipes, Arc<OwnedFd>)> {
         let (group, ended) = (child.group(), child.ended.clone());
         self.children.push(child); // pushed at once, so that the child is ended if anything fails from here on
         self.guard.add(group)?;

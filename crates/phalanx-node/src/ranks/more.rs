@@ -56,7 +56,7 @@ impl More {
         let on_event = move |event| {
             happenings.send(Happening::Event(event));
         };
-        let (machine, streams) = Machine::start(part, None, None, on_event)?;
+        let (machine, streams) = Machine::start(part, None, None, None, on_event)?;
         show(streams.outputs, self.output.clone(), self.happenings.clone())?;
         Ok(Site::Here(machine))
     }

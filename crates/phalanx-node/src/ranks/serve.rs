@@ -1,11 +1,12 @@
 //! The executor's side: runs the ranks of one program on this machine, for a launcher on another machine.
 
-use super::folder::Folder;
 use super::machine::{Event, Machine};
 use super::streams::{self, Taker};
+use crate::cage::Cage;
 use crate::control::{Pulse, tell};
 use crate::credit::Credit;
 use crate::places::{Holder, Model, Places, Share};
+use crate::scratch::Folder;
 use bytes::Bytes;
 use phalanx_core::level::{LevelSet, Mark, Policy};
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
@@ -46,8 +47,10 @@ pub struct Terms<'a> {
     pub policy: &'a Policy,
     /// The program that the words `python` and `python3` stand for here.
     pub python: &'a str,
-    /// Environment variables for each process, beside the executor's own.
+    /// Environment variables for each process, beside those of the cage.
     pub environment: &'a [(String, String)],
+    /// What the processes may touch.
+    pub cage: &'a Cage,
     /// The folders of the running programs.
     pub folders: &'a Folders,
     /// Set when the executor ends.
@@ -255,6 +258,7 @@ impl Serving<'_> {
         }
         self.folder()?.finish();
         let folder = self.folder()?.path().to_owned();
+        let bars = self.terms.cage.around(Some(&folder))?;
         let part = self.part.clone().ok_or_else(|| io::Error::other("nothing was begun"))?;
         let (events, mut places, mut living) = (self.link.clone(), self.places.take(), part.count());
         let address = self.offered.get(self.machine as usize).map(|(ip, _)| *ip);
@@ -271,7 +275,7 @@ impl Serving<'_> {
             };
             let _ = events.send(Mark::None, encode(&message, 0), Vec::new());
         };
-        let (machine, streams) = Machine::start(part, Some(folder), address, on_event)?;
+        let (machine, streams) = Machine::start(part, Some(folder), Some(bars), address, on_event)?;
         let credit = Arc::new(Credit::new(WINDOW));
         let writer = Writer { link: self.link.clone(), credit: credit.clone() };
         let link = self.link.clone();

@@ -2,7 +2,6 @@
 
 use super::at_once::at_once;
 use super::executors::Executors;
-use super::folder::Folder;
 use super::happening::{Happening, Teller};
 use super::hosts::{Host, Unreached};
 use super::input;
@@ -13,6 +12,7 @@ use super::placement::{Offer, enough, fill, parts, secret};
 use super::serve::write_all;
 use super::site::Site;
 use super::streams::{self, Stream};
+use crate::scratch::Folder;
 use phalanx_core::launch::Options;
 use phalanx_core::level::{Level, Levels};
 use phalanx_core::wire::machines::Part;
@@ -163,7 +163,7 @@ impl Starting {
             let on_event = move |event| {
                 events.send(Happening::Event(event));
             };
-            let (machine, streams) = Machine::start(part, None, address, on_event)?;
+            let (machine, streams) = Machine::start(part, None, None, address, on_event)?;
             self.attach(streams)?;
             sites.push(Site::Here(machine));
         }

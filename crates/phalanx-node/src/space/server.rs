@@ -174,6 +174,9 @@ impl Service {
         if peer.from.is_some() || !is_same_user(peer)? {
             return Err(refused("a client that does not prove who it is"));
         }
+        if is_caged(peer)? {
+            return Err(refused("a process that an executor runs for a user: it needs the user's identity"));
+        }
         match offered[Mark::None as usize].contains(Level::Clear) {
             true => Ok(Who::Owner),
             false => Err(refused("a clear link, which this server's rules do not allow on this machine")),
@@ -211,6 +214,17 @@ impl Service {
         lock(&self.links).values().for_each(|one| one.link.close());
         self.spaces.close();
     }
+}
+
+/// Whether the client runs in an executor's cage. It has the account of this server's owner, and is not the owner's.
+#[cfg(target_os = "linux")]
+fn is_caged(peer: &Peer) -> io::Result<bool> {
+    Ok(crate::cage::is_caged(peer.socket.peer_process()?))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_caged(_: &Peer) -> io::Result<bool> {
+    Ok(false)
 }
 
 fn is_same_user(peer: &Peer) -> io::Result<bool> {

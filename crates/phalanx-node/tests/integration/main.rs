@@ -12,6 +12,7 @@ mod spaces;
 mod transfer;
 
 use phalanx_core::level::Policy;
+use phalanx_node::cage::Cage;
 use phalanx_node::executor::Options;
 use phalanx_node::transfer::Exports;
 
@@ -26,5 +27,6 @@ fn options() -> Options {
         spaces: None,
         exports: Exports::default(),
         environment: Vec::new(),
+        cage: Cage::default(),
     }
 }

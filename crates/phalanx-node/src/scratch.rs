@@ -1,6 +1,7 @@
-//! The folder of a program on an executor. It holds the user's files for this program only, and is removed with it.
+//! The folder of a program on an executor: of the ranks of one program, or of the interpreters of one manager. It holds the
+//! user's files for this program only, and is removed with it.
 //!
-//! The folders of a user's programs are in one folder that only this user can enter. So nothing that another local user
+//! The folders of all programs are in one folder that only the executor's account can enter. So nothing that another local user
 //! puts into `/tmp` is looked at. Files are written beneath the program's folder by its descriptor, so that no link that a
 //! process of the program makes there leads the executor out of it.
 

@@ -1,0 +1,67 @@
+//! The environment of caged processes: an allow list, because variables of an executor can hold its owner's secrets.
+
+use std::ffi::{OsStr, OsString};
+
+/// Names of variables that caged processes get from the executor.
+const NAMES: &[&str] = &[
+    "CONDA_PREFIX",
+    "LANG",
+    "LANGUAGE",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TERM",
+    "TZ",
+    "USER",
+    "VIRTUAL_ENV",
+];
+/// Beginnings of such names: the locale, Python, and libraries that compute.
+const PREFIXES: &[&str] = &[
+    "BLIS_",
+    "CUDA_",
+    "GOMP_",
+    "HIP_",
+    "KMP_",
+    "LC_",
+    "MALLOC_",
+    "MKL_",
+    "MPI4PY_",
+    "NUMEXPR_",
+    "NVIDIA_",
+    "OMP_",
+    "OPENBLAS_",
+    "PYTHON",
+    "ROCR_",
+    "VECLIB_",
+];
+
+/// Those of all variables that are on the allow list, and then those that the owner adds.
+pub fn allowed(
+    all: impl Iterator<Item = (OsString, OsString)>,
+    added: Vec<(OsString, OsString)>,
+) -> Vec<(OsString, OsString)> {
+    all.filter(|(name, _)| is_allowed(name)).chain(added).collect()
+}
+
+fn is_allowed(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_stay_behind_and_what_the_owner_names_goes() {
+        let pair = |(name, value): (&str, &str)| (OsString::from(name), OsString::from(value));
+        let all =
+            [("PATH", "/bin"), ("AWS_SECRET_ACCESS_KEY", "x"), ("LC_ALL", "C"), ("SSH_AUTH_SOCK", "/s"), ("PATHS", "")];
+        let found = allowed(all.map(pair).into_iter(), vec![pair(("LICENCE", "42"))]);
+        assert_eq!(found, [("PATH", "/bin"), ("LC_ALL", "C"), ("LICENCE", "42")].map(pair));
+    }
+}

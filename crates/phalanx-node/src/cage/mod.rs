@@ -1,0 +1,172 @@
+//! The cage: what the processes that an executor starts for its users may touch on its machine.
+//!
+//! These processes get a folder of their own, the environment variables of an allow list, and no core dumps. Where the
+//! kernel has Landlock, they also open no file outside of the system's, Python's, their own folder and the folders that the
+//! machine's owner grants, and they neither signal nor trace a process outside of their program. All of this holds before
+//! the first instruction of their program, and for all processes that they start.
+//!
+//! Processes that a program starts on its own user's machine are not caged: they are the user's own.
+
+mod environment;
+#[cfg(target_os = "linux")]
+mod landlock;
+mod paths;
+
+#[cfg(target_os = "linux")]
+pub use landlock::{hide_memory, is_caged};
+
+use paths::Paths;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+/// How much a cage keeps apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Folders, environments and core dumps only.
+    None,
+    /// Files, signals and tracing as well.
+    Files,
+}
+
+/// What the machine's owner says about the cage, and what the programs in it need.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// The kind that the owner asked for. `None`: files where the kernel can.
+    pub kind: Option<Kind>,
+    /// What a Python interpreter of this executor reads.
+    pub python: Vec<PathBuf>,
+    /// Files and folders with keys and with other programs' data. They can never be granted.
+    pub private: Vec<PathBuf>,
+    /// The owner's home folder, which is granted only by name.
+    pub home: Option<PathBuf>,
+    /// Further folders and files, as the owner writes them: `/data:ro`, `/results:rw`.
+    pub grants: Vec<String>,
+    /// Environment variables beside those of the allow list.
+    pub variables: Vec<(OsString, OsString)>,
+}
+
+/// The cage of an executor.
+#[derive(Debug, Clone, Default)]
+pub struct Cage {
+    /// `None`: files are not kept apart.
+    paths: Option<Arc<Paths>>,
+    /// What is not kept apart, and why.
+    lacks: Vec<&'static str>,
+    environment: Arc<Vec<(OsString, OsString)>>,
+}
+
+/// The cage around the processes of one program.
+#[derive(Debug, Clone)]
+pub struct Bars {
+    folder: Option<PathBuf>,
+    environment: Arc<Vec<(OsString, OsString)>>,
+    #[cfg(target_os = "linux")]
+    ruleset: Option<Arc<std::os::fd::OwnedFd>>,
+}
+
+impl Cage {
+    /// Reads what the owner says.
+    ///
+    /// # Errors
+    ///
+    /// A grant is wrong, or the system cannot enforce the kind that the owner asks for.
+    pub fn new(settings: Settings) -> Result<Cage, String> {
+        let environment = Arc::new(environment::allowed(std::env::vars_os(), settings.variables.clone()));
+        let paths = Paths::new(&settings)?;
+        let (paths, lacks) = match (settings.kind, support()) {
+            (Some(Kind::None), _) => (None, vec!["--cage none"]),
+            (_, Ok(lacks)) => (Some(Arc::new(paths)), lacks),
+            (Some(Kind::Files), Err(why)) => return Err(format!("--cage files is not possible: {why}")),
+            (None, Err(why)) => (None, vec![why]),
+        };
+        Ok(Cage { paths, lacks, environment })
+    }
+
+    /// The kind, and what it lacks on this system.
+    pub fn describe(&self) -> String {
+        match (&self.paths, &self.lacks[..]) {
+            (None, lacks) => format!("none: {}", lacks.join(", ")),
+            (Some(_), []) => "files".to_owned(),
+            (Some(_), lacks) => format!("files, but {}", lacks.join(", ")),
+        }
+    }
+
+    /// Whether the owner's processes on this machine can be told from those in the cage, which have the same account.
+    pub fn tells_owner_apart(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.paths.is_none() || landlock::are_told_apart();
+        #[cfg(not(target_os = "linux"))]
+        return true;
+    }
+
+    /// The cage around a program whose files are in `folder`. `None`: the program has no folder of its own.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses the rules.
+    pub fn around(&self, folder: Option<&Path>) -> io::Result<Bars> {
+        #[cfg(target_os = "linux")]
+        let ruleset = match &self.paths {
+            Some(paths) => Some(Arc::new(landlock::ruleset(&paths.readable, &paths.writable, folder)?)),
+            None => None,
+        };
+        Ok(Bars {
+            folder: folder.map(Path::to_owned),
+            environment: self.environment.clone(),
+            #[cfg(target_os = "linux")]
+            ruleset,
+        })
+    }
+}
+
+impl Bars {
+    /// Gives a command its environment and its folder. Variables that were set before are lost.
+    pub fn furnish(&self, command: &mut Command) {
+        command.env_clear().envs(self.environment.iter().cloned());
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder).env("HOME", folder).env("TMPDIR", folder);
+        }
+    }
+
+    /// Makes the process of a command enter the cage before its program begins.
+    #[cfg(target_os = "linux")]
+    pub fn close(&self, command: &mut Command) {
+        use std::os::unix::process::CommandExt;
+        let bars = self.clone();
+        // SAFETY: between fork and exec, `enter` makes system calls only.
+        unsafe { command.pre_exec(move || bars.enter()) };
+    }
+
+    /// Elsewhere there is nothing to enter.
+    #[cfg(not(target_os = "linux"))]
+    pub fn close(&self, _: &mut Command) {}
+
+    /// Puts this process into the cage, from which there is no way out. It makes system calls only, so it may be called
+    /// between fork and exec.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    #[cfg(target_os = "linux")]
+    pub fn enter(&self) -> io::Result<()> {
+        use std::os::fd::AsFd;
+        landlock::enter(self.ruleset.as_ref().map(|ruleset| ruleset.as_fd()))
+    }
+}
+
+/// What the kernel does not keep apart although it has Landlock. The error says why it has none.
+#[cfg(target_os = "linux")]
+fn support() -> Result<Vec<&'static str>, &'static str> {
+    landlock::support()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn support() -> Result<Vec<&'static str>, &'static str> {
+    Err("only Linux has Landlock")
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

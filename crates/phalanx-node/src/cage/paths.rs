@@ -1,0 +1,174 @@
+//! Which files caged processes may open.
+
+use super::Settings;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders and files of the system that programs read. Those that are not there are left out.
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    ETC,
+    "/gnu/store",
+    "/nix/store",
+    "/run/current-system",
+    "/run/opengl-driver",
+    // what /etc/resolv.conf leads to
+    "/run/NetworkManager/resolv.conf",
+    "/run/resolvconf",
+    "/run/systemd/resolve",
+    "/var/cache/fontconfig",
+    "/var/lib/ca-certificates",
+    "/proc",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm",
+];
+const ETC: &str = "/etc";
+
+/// What may be opened: each path with everything beneath it.
+#[derive(Debug)]
+pub struct Paths {
+    pub readable: Vec<PathBuf>,
+    pub writable: Vec<PathBuf>,
+}
+
+impl Paths {
+    /// # Errors
+    ///
+    /// A grant is written wrongly, its path is not there, or it would give away what is private.
+    pub fn new(settings: &Settings) -> Result<Paths, String> {
+        let never: Vec<PathBuf> = settings.private.iter().map(resolved).collect();
+        let mut private = never.clone();
+        private.extend(settings.home.iter().map(resolved));
+        private.extend(private_within(Path::new(ETC)));
+        let all = SYSTEM.iter().map(Path::new).chain(settings.python.iter().map(PathBuf::as_path));
+        let mut paths = Paths { readable: Vec::new(), writable: Vec::new() };
+        for path in all.filter(|path| path.is_absolute()) {
+            paths.readable.extend(without(&resolved(path), &private));
+        }
+        for grant in &settings.grants {
+            let (path, writes) = read_grant(grant, &never)?;
+            if writes { &mut paths.writable } else { &mut paths.readable }.push(path);
+        }
+        Ok(paths)
+    }
+}
+
+fn read_grant(grant: &str, private: &[PathBuf]) -> Result<(PathBuf, bool), String> {
+    let (path, writes) = match grant.rsplit_once(':') {
+        Some((path, "ro")) => (path, false),
+        Some((path, "rw")) => (path, true),
+        _ => return Err(format!("{grant:?} is no grant: write FOLDER:ro or FOLDER:rw")),
+    };
+    let found = fs::canonicalize(path).map_err(|error| format!("cannot grant {path:?}: {error}"))?;
+    match private.iter().find(|private| private.starts_with(&found) || found.starts_with(private)) {
+        Some(private) => {
+            let what = private.display();
+            Err(format!("cannot grant {path:?}: it would give {what} to users; grant another folder, or move {what}"))
+        }
+        None => Ok((found, writes)),
+    }
+}
+
+/// The path without symbolic links, if it is there.
+fn resolved(path: impl AsRef<Path>) -> PathBuf {
+    fs::canonicalize(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_owned())
+}
+
+/// The path, or the largest parts of it in which nothing is private. A part may lie within a private folder, as Python's
+/// environment does within the owner's home. Symbolic links in a part that is taken apart are left out, because where they
+/// lead may be private; to follow a link needs no right.
+fn without(path: &Path, private: &[PathBuf]) -> Vec<PathBuf> {
+    if path.parent().is_none() || private.iter().any(|it| it == path) {
+        return Vec::new();
+    }
+    if !private.iter().any(|it| it.starts_with(path)) {
+        return vec![path.to_owned()];
+    }
+    entries(path).filter(|entry| !entry.is_symlink()).flat_map(|entry| without(&entry, private)).collect()
+}
+
+/// What is in a folder of the system for this account and not for all, such as keys of services, if the executor is root's.
+fn private_within(folder: &Path) -> Vec<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut found = Vec::new();
+    for path in entries(folder) {
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        let needed = if metadata.is_dir() { 0o005 } else { 0o004 };
+        match metadata.permissions().mode() & needed == needed {
+            false if is_readable(&path) => found.push(path),
+            true if metadata.is_dir() => found.extend(private_within(&path)),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether this account may read the file, or enter the folder. What it may not needs no rule: fewer rules are faster.
+fn is_readable(path: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    [Access::READ_OK, Access::EXEC_OK].into_iter().any(|how| accessat(CWD, path, how, AtFlags::EACCESS).is_ok())
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn folder(names: &[&str]) -> (tempfile::TempDir, PathBuf) {
+        let made = tempfile::tempdir().unwrap();
+        let path = fs::canonicalize(made.path()).unwrap();
+        for name in names {
+            fs::create_dir_all(path.join(name)).unwrap();
+        }
+        (made, path)
+    }
+
+    #[test]
+    fn what_is_private_is_left_out_of_what_is_around_it() {
+        let (_made, at) = folder(&["a", "b/keys", "b/other"]);
+        symlink(at.join("b/keys"), at.join("link")).unwrap();
+        let mut found = without(&at, &[at.join("b/keys")]);
+        found.sort();
+        assert_eq!(found, [at.join("a"), at.join("b/other")]);
+        assert_eq!(without(&at.join("b"), &[at.join("b")]), [] as [PathBuf; 0]);
+        assert_eq!(without(&at.join("b/other"), &[at.join("b")]), [at.join("b/other")], "an environment within a home");
+        assert_eq!(without(Path::new("/"), &[]), [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn grants_are_paths_that_are_there_and_give_no_keys_away() {
+        let (_made, at) = folder(&["data", "home/.phalanx"]);
+        let private = [at.join("home/.phalanx")];
+        let read = |name: &str| read_grant(&format!("{}/{name}", at.display()), &private);
+        assert_eq!(read("data:ro"), Ok((at.join("data"), false)));
+        assert_eq!(read("data:rw"), Ok((at.join("data"), true)));
+        for wrong in ["data", "data:rx", "nothing:ro", "home:ro", "home/.phalanx:ro"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        assert!(read("home:rw").unwrap_err().contains(".phalanx to users"));
+    }
+
+    #[test]
+    fn what_only_this_account_may_read_is_found() {
+        let (_made, at) = folder(&["ssl/private", "ssl/certs"]);
+        fs::write(at.join("shadow"), "").unwrap();
+        fs::set_permissions(at.join("shadow"), Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(at.join("ssl/private"), Permissions::from_mode(0o710)).unwrap();
+        let mut found = private_within(&at);
+        found.sort();
+        assert_eq!(found, [at.join("shadow"), at.join("ssl/private")]);
+    }
+}

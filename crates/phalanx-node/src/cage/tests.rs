@@ -1,0 +1,59 @@
+use super::*;
+use std::error::Error;
+use std::process::Stdio;
+
+/// What a shell in the cage says to a script, with its folder as the first argument.
+fn says(settings: Settings, script: &str, folder: &Path) -> Result<String, Box<dyn Error>> {
+    let cage = Cage::new(settings)?;
+    let bars = cage.around(Some(folder))?;
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script, "sh"]).arg(folder).stdin(Stdio::null());
+    bars.furnish(&mut command);
+    bars.close(&mut command);
+    let output = command.output()?;
+    Ok(String::from_utf8([output.stdout, output.stderr].concat())?)
+}
+
+#[test]
+fn a_process_reads_the_system_and_writes_in_its_folder_only() {
+    let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(other.path().join("secret"), "hidden").unwrap();
+    let there = other.path().display();
+    let script = format!("echo kept > kept && cat kept /etc/passwd > all && cat {there}/secret; echo x > {there}/new");
+    let said = says(Settings::default(), &script, own.path()).unwrap();
+    assert!(!said.contains("hidden") && said.matches("Permission denied").count() == 2, "{said}");
+    assert!(own.path().join("all").metadata().unwrap().len() > 5 && !other.path().join("new").exists());
+}
+
+#[test]
+fn a_grant_opens_a_folder_for_reading_or_for_writing() {
+    let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(other.path().join("data"), "granted").unwrap();
+    let there = other.path().display();
+    let with = |how: &str| {
+        let settings = Settings { grants: vec![format!("{there}:{how}")], ..Settings::default() };
+        says(settings, &format!("cat {there}/data; echo x > {there}/{how}"), own.path()).unwrap()
+    };
+    assert!(with("ro").contains("granted") && !other.path().join("ro").exists());
+    assert!(with("rw").contains("granted") && other.path().join("rw").exists());
+}
+
+#[test]
+fn without_files_a_process_still_has_a_folder_an_environment_and_no_core_dumps() {
+    let own = tempfile::tempdir().unwrap();
+    let variables = vec![("LICENCE".into(), "42".into())];
+    let settings = Settings { kind: Some(Kind::None), variables, ..Settings::default() };
+    let said = says(settings, "pwd; echo $HOME $TMPDIR $LICENCE $CARGO_MANIFEST_DIR; ulimit -Hc", own.path()).unwrap();
+    let at = own.path().display();
+    assert_eq!(said, format!("{at}\n{at} {at} 42\n0\n"));
+}
+
+#[test]
+fn the_kind_is_said_and_a_wrong_grant_is_refused() {
+    let files = Cage::new(Settings::default()).unwrap();
+    let none = Cage::new(Settings { kind: Some(Kind::None), ..Settings::default() }).unwrap();
+    assert!(files.describe().starts_with("files"), "{}", files.describe());
+    assert_eq!(none.describe(), "none: --cage none");
+    let wrong = Settings { grants: vec!["/there/is/no/such:ro".into()], ..Settings::default() };
+    assert!(Cage::new(wrong).unwrap_err().contains("/there/is/no/such"));
+}

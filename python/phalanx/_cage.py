@@ -1,0 +1,98 @@
+"""The cage of an executor: what the processes that it starts for its users read, and what they must not."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from phalanx._reach import EXECUTOR, home
+from phalanx.errors import IdentityError, PolicyError
+from phalanx.words import Cage, StrPath
+
+
+def settings(
+    kind: Cage | None,
+    *,
+    identity: StrPath | None,
+    directory: StrPath | None,
+    grants: Iterable[str],
+    variables: Iterable[str],
+) -> dict[str, Any]:
+    """The cage as the native core reads it.
+
+    Parameters
+    ----------
+    kind
+        What is kept apart; None: files where the kernel can.
+    identity
+        The identity file of the executor; None: the one in :func:`home`.
+    directory
+        The folder of durable spaces, if there is one.
+    grants
+        Paths that users' processes may open beside those of the system: ``"/data:ro"``, ``"/results:rw"``.
+    variables
+        Environment variables for users' processes: ``"NAME=VALUE"``, or ``"NAME"`` for what it is here.
+
+    Raises
+    ------
+    PolicyError
+        A variable has no name.
+    """
+    return {
+        "kind": kind,
+        "python": list(dict.fromkeys(_python_folders())),
+        "private": [os.path.abspath(path) for path in _private(identity, directory)],  # noqa: PTH100 links are read later
+        "home": _home(),
+        "grants": list(grants),
+        "variables": list((_user_packages() | _asked(variables)).items()),
+    }
+
+
+def _python_folders() -> Iterator[str]:
+    """The folders from which interpreters of this Python import, and those of their libraries."""
+    yield from (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
+    yield os.path.dirname(os.path.realpath(sys.executable))  # noqa: PTH120
+    # The first entry is the folder of the command, or the current folder. Interpreters do not import from there.
+    is_safe = getattr(sys.flags, "safe_path", False)
+    yield from sys.path[0 if is_safe else 1 :]
+    yield str(Path(__file__).parents[1])
+    yield from os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+
+
+def _user_packages() -> dict[str, str]:
+    """The variable that says where the owner's packages are, because users' processes have another home folder."""
+    there = site.ENABLE_USER_SITE and site.USER_BASE
+    return {"PYTHONUSERBASE": there} if there else {}
+
+
+def _asked(variables: Iterable[str]) -> dict[str, str]:
+    """The variables that the owner names, as far as they are set."""
+    found = {}
+    for word in variables:
+        name, equals, value = word.partition("=")
+        if not name:
+            raise PolicyError(f"--env {word}: write NAME=VALUE, or NAME")
+        if equals or name in os.environ:
+            found[name] = value if equals else os.environ[name]
+    return found
+
+
+def _private(identity: StrPath | None, directory: StrPath | None) -> Iterator[StrPath]:
+    with suppress(IdentityError):  # an account without a home folder has named both
+        yield home()
+        yield home() / EXECUTOR
+    if account := _home():
+        yield Path(account) / ".phalanx"
+    yield from filter(None, (identity, directory))
+
+
+def _home() -> str | None:
+    try:
+        return str(Path.home())
+    except RuntimeError:  # an account without a home folder
+        return None

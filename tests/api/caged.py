@@ -1,0 +1,109 @@
+"""What a process at an executor tries that it must not, and what it needs. A file of its own: ranks are sent it."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from multiprocessing import shared_memory
+from pathlib import Path
+from typing import Any
+
+PTRACE_ATTACH, PTRACE_DETACH = 16, 17
+
+
+def attacks(private: list[str], writable: list[str]) -> dict[str, str]:
+    """What came of each attack: the name of an exception, or what was read.
+
+    Parameters
+    ----------
+    private
+        Files and folders that are another's.
+    writable
+        Files that must not be written.
+    """
+    executor = os.getppid()
+    tries: dict[str, Callable[[], object]] = {path: partial(read, path) for path in private}
+    tries |= {f"write {path}": partial(Path(path).write_text, "x") for path in writable}
+    for name in ("mem", "environ", "maps", "fd/0", "cwd/.", "root/etc"):
+        tries[f"/proc/PARENT/{name}"] = partial(read, f"/proc/{executor}/{name}")
+    tries["signal"] = partial(os.kill, executor, 0)
+    tries["trace"] = partial(trace, executor)
+    tries["programs"] = partial(read, str(Path.cwd().parent))
+    return {name: outcome(attack) for name, attack in tries.items()}
+
+
+def read(path: str) -> object:
+    try:
+        return list(Path(path).iterdir())
+    except NotADirectoryError:
+        with Path(path).open("rb") as opened:
+            return opened.read(10)
+
+
+def trace(process: int) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.ptrace(PTRACE_ATTACH, process, None, None):
+        raise OSError(ctypes.get_errno(), "not traced")
+    library.ptrace(PTRACE_DETACH, process, None, None)
+
+
+def outcome(attack: Callable[[], object]) -> str:
+    try:
+        return repr(attack())
+    except OSError as error:
+        return type(error).__name__
+
+
+def needs() -> dict[str, Any]:
+    """What an ordinary task does, and what came of it."""
+    import numpy as np
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        pooled = pool.map(abs, [-1, -2])
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pooled += pool.map(abs, [-3])
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "a").write_text("kept")
+        Path(folder, "a").replace("b")
+    segment = shared_memory.SharedMemory(create=True, size=1 << 20)
+    here = np.frombuffer(segment.buf, dtype="u1") if segment.buf else np.zeros(0)
+    here[:4] = 7
+    again = shared_memory.SharedMemory(segment.name)
+    there = np.frombuffer(again.buf, dtype="u1") if again.buf else np.zeros(0)
+    seen = int(there[:4].sum())
+    del here, there
+    again.close()
+    segment.close()
+    segment.unlink()
+    shell = ["/bin/sh", "-c", "echo $((1 + 1)) > /dev/null; echo $HOME"]
+    child = subprocess.Popen(["sleep", "1000"])
+    child.send_signal(signal.SIGTERM)
+    return {
+        "numpy": float(np.ones((300, 300)).dot(np.ones(300)).sum()),
+        "pool": pooled,
+        "file": Path("b").read_text(),
+        "shell": subprocess.run(shell, capture_output=True, text=True, check=True).stdout,
+        "shared": seen,
+        "child": child.wait(),
+        "localhost": socket.gethostbyname("localhost"),
+        "certificates": ssl.create_default_context().check_hostname,
+        "random": len(os.urandom(8)),
+    }
+
+
+def state() -> dict[str, Any]:
+    """What the process has been given."""
+    return {
+        "environment": dict(os.environ),
+        "folder": str(Path.cwd()),
+        "core": resource.getrlimit(resource.RLIMIT_CORE),
+    }

@@ -1,0 +1,256 @@
+"""Code that an executor runs for its users does not touch what is the owner's or another program's."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import cloudpickle
+import phalanx as px
+import pytest
+from api import caged
+from api.caged import attacks, needs, state
+from api.executors import PHALANX, Executors
+
+from laboratory.processes import until
+
+cloudpickle.register_pickle_by_value(caged)  # executors do not have it
+SECRET = "the owner's secret"
+
+
+class Site:
+    """An executor whose owner has a home folder with keys, and grants two folders."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.data, self.results, self.other = (folder / name for name in ("data", "results", "other"))
+        self.keys = self.home / ".phalanx"
+        for made in (self.keys, self.data, self.results, self.other):
+            made.mkdir(parents=True)
+        for file in (self.home / "diary", self.keys / "authority.pem", self.data / "input", self.other / "file"):
+            file.write_text(SECRET)
+        self.grid = Executors(folder)
+        env = {"HOME": str(self.home), "PHALANX_HOME": str(self.keys), "OWNERS_SECRET": SECRET, "LICENCE": "42"}
+        grants = ["--grant", f"{self.data}:ro", "--grant", f"{self.results}:rw", "--env", "LICENCE"]
+        self.address = self.grid.start("labpc", *grants, interpreters=4, env=env)
+
+    @property
+    def private(self) -> list[str]:
+        identity = self.grid.identity.with_name("executor-labpc.pem")
+        owners = [identity, self.home, self.home / "diary", self.keys, self.keys / "authority.pem"]
+        return [*map(str, owners), str(self.other / "file"), "/tmp"]
+
+    @property
+    def unwritable(self) -> list[str]:
+        return [str(self.data / "new"), str(self.other / "new"), "/tmp/phalanx-test-of-the-cage", "/etc/phalanx-test"]
+
+    def manager(self, **options: Any) -> px.Manager:
+        return px.Manager(self.address, identity=self.grid.identity, contract=px.ParDegree(1), **options)
+
+    def run(self, source: str, count: int) -> list[str]:
+        """The output of the ranks of a program at the executor."""
+        folder = self.grid.identity.parent / "program"
+        folder.mkdir(exist_ok=True)
+        (folder / "program.py").write_text(dedent(source))
+        (folder / "caged.py").write_text(Path(caged.__file__).read_text())
+        done = px.mpirun(
+            "program.py",
+            n=count,
+            hosts=self.address,
+            identity=self.grid.identity,
+            cwd=folder,
+            files=["caged.py"],
+            capture_output=True,
+            timeout=120,
+        )
+        return [it.stdout or "" for it in done.ranks]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("cage"))
+    with made.grid:
+        if "cage: files" not in made.grid.started[0].line("cage: "):
+            pytest.skip("this kernel has no Landlock")
+        yield made
+
+
+def refused(outcomes: dict[str, str]) -> bool:
+    """Whether every attack was refused. The message of a failed assertion shows the others."""
+    assert {name: it for name, it in outcomes.items() if it != "PermissionError"} == {}
+    return len(outcomes) > 15
+
+
+def test_a_task_touches_nothing_that_is_not_its_own(site: Site) -> None:
+    with site.manager() as manager:
+        assert refused(manager.submit(attacks, site.private, site.unwritable).result(60))
+
+
+def test_a_task_does_what_tasks_do(site: Site) -> None:
+    with site.manager() as manager:
+        done = manager.submit(needs).result(120)
+        folder = manager.submit(os.getcwd).result(60)
+    assert done.pop("shell") == f"{folder}\n"
+    assert done == {
+        "numpy": 90000.0,
+        "pool": [1, 2, 3],
+        "file": "kept",
+        "shared": 28,
+        "child": -15,
+        "localhost": "127.0.0.1",
+        "certificates": True,
+        "random": 8,
+    }
+
+
+def test_a_task_has_a_folder_and_an_environment_without_the_owners_secrets(site: Site) -> None:
+    with site.manager() as manager:
+        found = manager.submit(state).result(60)
+        assert manager.submit(os.getcwd).result(60) == found["folder"]
+    environment = found["environment"]
+    assert SECRET not in environment.values()
+    assert "PHALANX_HOME" not in environment
+    assert (environment["LICENCE"], environment["PATH"]) == ("42", os.environ["PATH"])
+    assert environment["HOME"] == environment["TMPDIR"] == found["folder"]
+    assert found["core"] == (0, 0)
+    until(lambda: not Path(found["folder"]).exists(), timeout=30, what="the end of the folder, with its manager")
+
+
+def test_a_grant_opens_a_folder(site: Site) -> None:
+    with site.manager() as manager:
+        assert manager.submit(Path.read_text, site.data / "input").result(60) == SECRET
+        manager.submit(Path.write_text, site.results / "output", "made").result(60)
+        with pytest.raises(PermissionError):
+            manager.submit(Path.write_text, site.data / "input", "changed").result(60)
+    assert (site.results / "output").read_text() == "made"
+    assert (site.data / "input").read_text() == SECRET
+
+
+def test_an_interpreter_reaches_no_other_one(site: Site) -> None:
+    def list_folder(path: str) -> list[Path]:
+        return list(Path(path).iterdir())
+
+    def reach(pid: int, folder: str) -> list[str]:
+        outcomes = []
+        folders = [partial(list_folder, path) for path in (folder, f"/proc/{pid}/cwd")]
+        tries: list[Callable[[], object]] = [partial(os.kill, pid, 0), *folders]
+        for attack in tries:
+            try:
+                outcomes.append(str(attack()))
+            except PermissionError:
+                outcomes.append("refused")
+        return outcomes
+
+    with site.manager() as one, site.manager() as other:
+        pid, folder = one.submit(os.getpid).result(60), one.submit(os.getcwd).result(60)
+        assert Path(folder).is_dir()
+        assert other.submit(reach, pid, folder).result(60) == ["refused"] * 3
+
+
+def test_a_task_is_not_the_owner_to_spaces_of_the_machine(site: Site) -> None:
+    """The owner's processes need no identity on the machine itself. What runs there for users has the same account."""
+
+    def reach(space: str) -> str:
+        try:
+            with px.Space(space) as opened:
+                return str(opened.rdp(str))
+        except px.PhalanxError as error:
+            return type(error).__name__
+
+    name = f"{site.address}/jobs"
+    with px.Space(name) as owners, site.manager() as manager:
+        owners.out(SECRET)
+        assert owners.rd(str) == (SECRET,)
+        assert manager.submit(reach, name).result(60) in ("SpaceError", "IdentityError")
+
+
+def test_an_eval_is_caged(site: Site) -> None:
+    def attempt(*arguments: list[str]) -> tuple[str, str]:
+        return "tried", repr(attacks(*arguments))
+
+    with site.manager() as manager, px.Space(manager=manager) as space:
+        space.eval(attempt, site.private, site.unwritable)
+        assert refused(ast.literal_eval(space.in_("tried", str, timeout=60)[1]))
+
+
+def test_a_rank_touches_nothing_that_is_not_its_own(site: Site) -> None:
+    source = f"""
+        from caged import attacks
+
+        print(attacks({site.private!r}, {site.unwritable!r}))
+    """
+    for output in site.run(source, 2):
+        assert refused(ast.literal_eval(output))
+
+
+def test_a_rank_does_what_ranks_do(site: Site) -> None:
+    source = """
+        from caged import needs, state
+
+        if __name__ == "__main__":
+            print(needs()["pool"], state()["environment"].get("OWNERS_SECRET"))
+    """
+    assert site.run(source, 2) == ["[1, 2, 3] None\n"] * 2
+
+
+def test_ranks_of_a_program_share_memory(site: Site) -> None:
+    """The ranks of a program are in one cage, because large messages are read from the sender's memory."""
+    source = """
+        import ctypes
+        import os
+        import numpy as np
+        from phalanx import bsp
+
+        class Vector(ctypes.Structure):
+            _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+        with bsp.begin():
+            own, others = np.full(1 << 20, 7.0 + bsp.pid()), np.zeros(1 << 20)
+            bsp.push_reg(others)
+            bsp.sync()
+            bsp.put(1 - bsp.pid(), own, others)
+            bsp.send(1 - bsp.pid(), (os.getpid(), own.ctypes.data))
+            bsp.sync()
+            ((process, address),) = [message.payload for message in bsp.messages()]
+            read = np.zeros(4)
+            there, here = Vector(address, 32), Vector(read.ctypes.data, 32)
+            library = ctypes.CDLL(None, use_errno=True)
+            library.process_vm_readv.restype = ctypes.c_ssize_t
+            count = library.process_vm_readv(process, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+            print(others.sum() / others.size, count, read[0])
+            bsp.sync()
+    """
+    assert site.run(source, 2) == ["8.0 32 8.0\n", "7.0 32 7.0\n"]
+
+
+def test_without_a_cage_a_task_has_the_rights_of_the_account(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("readable")
+    with Executors(tmp_path) as grid:
+        address = grid.start("labpc", "--cage", "none")
+        assert grid.started[0].line("cage: ") == "cage: none: --cage none"
+        with px.Manager(address, identity=grid.identity, contract=px.ParDegree(1)) as manager:
+            assert manager.submit(Path.read_text, tmp_path / "file").result(60) == "readable"
+
+
+@pytest.mark.parametrize(
+    ("grant", "why"),
+    [
+        ("{at}", "is no grant: write FOLDER:ro or FOLDER:rw"),
+        ("{at}/nothing:ro", "No such file"),
+        ("{at}:ro", "it would give {at}/executor-labpc.pem to users; grant another folder, or move"),
+    ],
+)
+def test_a_wrong_grant_is_refused(tmp_path: Path, grant: str, why: str) -> None:
+    with Executors(tmp_path) as grid:
+        identity = grid.issue("executor", "labpc")
+        command = [PHALANX, "executor", "--listen", "127.0.0.1:0", "--identity", str(identity)]
+        words = ["--grant", grant.format(at=tmp_path)]
+        done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stderr
+    assert why.format(at=tmp_path) in done.stderr
