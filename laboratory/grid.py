@@ -54,6 +54,13 @@ class Grid:
         """What makes a process one of the grid's owner."""
         return {"PHALANX_HOME": str(self.home)}
 
+    @property
+    def granted(self) -> Path:
+        """A folder that all executors let users' processes change."""
+        folder = self.desk.lab.path / "granted"
+        folder.mkdir(exist_ok=True)
+        return folder
+
     def phalanx(self, *arguments: str | Path) -> Process:
         """Run a `phalanx` command of the grid's owner."""
         return self.desk.run([PHALANX, *arguments], env=self.env)
@@ -76,7 +83,8 @@ class Grid:
         serve = [str(PHALANX), "executor", "--listen", f"{host.address}:0"]
         identified = ["--identity", str(identity or self.issue(host.name))]
         marked = ["--env", "PHALANX_TEST_RUN"]  # so that what a test leaves is found
-        process = host.popen([*serve, *identified, "--interpreters", str(interpreters), *marked, *options])
+        caged = ["--grant", f"{self.granted}:rw", *marked]
+        process = host.popen([*serve, *identified, "--interpreters", str(interpreters), *caged, *options])
         ready = process.line("listening on ")
         return Executor(host, process, int(ready.split()[2].rpartition(":")[2]))
 

@@ -32,8 +32,10 @@ class Farm:
     """A running `farm_program.py`."""
 
     def __init__(self, grid: Grid, executors: Sequence[Executor], options: dict[str, Any]) -> None:
-        folder = grid.desk.lab.path / f"farm-{len(grid.desk.lab.processes)}"
-        self.traces = folder / "traces"
+        name = f"farm-{len(grid.desk.lab.processes)}"
+        folder = grid.desk.lab.path / name
+        folder.mkdir()
+        self.traces = grid.granted / name
         self.traces.mkdir(parents=True)
         if executors:
             lines = [f"{executor.host.address} {executor.port}\n" for executor in executors]
