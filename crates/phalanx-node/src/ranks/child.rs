@@ -1,24 +1,19 @@
 //! One process of a program: started in a process group of its own with a control socket, and ended together with all that it
 //! started.
 
-use super::nursery::{self, BUSY_PAUSE, BUSY_TRIES};
-use super::shared::Shared;
-use crate::cage::Bars;
 use crate::interpreter::{end_group, is_stopped, is_zombie};
-use phalanx_core::wire::machines::{Exit, Program};
-use phalanx_core::wire::ranks::{FromRank, MOST_FROM_RANK, Messages, RANK, Seat, UNIVERSE};
+use phalanx_core::wire::machines::Exit;
+use phalanx_core::wire::ranks::{FromRank, MOST_FROM_RANK, Messages};
 use phalanx_net::socket::Socket;
-use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,69 +53,9 @@ pub struct Pipes {
     pub error: OwnedFd,
 }
 
-/// A process that can be started.
-#[derive(Debug)]
-pub struct Prepared {
-    rank: u32,
-    command: Command,
-    control: Socket,
-    pipes: Pipes,
-    /// The other end of the control socket, which the process inherits.
-    theirs: OwnedFd,
-}
-
-impl Prepared {
-    /// Prepares the process in `folder`; `None`: in this process's folder. `seat` has neither the control socket nor the shared
-    /// memory yet.
-    pub fn new(
-        program: &Program,
-        folder: Option<&Path>,
-        mut seat: Seat,
-        shared: &Shared,
-        bars: Option<&Bars>,
-    ) -> io::Result<Prepared> {
-        let (control, theirs) = Socket::pair()?;
-        control.set_blocking(false)?;
-        let theirs = OwnedFd::from(theirs);
-        seat.control = theirs.as_raw_fd();
-        (seat.segment, seat.bytes, seat.bells) = (shared.segment(), shared.bytes, shared.bells());
-        let mut command = command(program, folder, bars)?;
-        command.env(RANK, seat.to_string());
-        let rank = seat.base + seat.rank;
-        let inherited = [&[seat.control, seat.segment][..], &seat.bells].concat();
-        let parent = rustix::process::getpid();
-        // SAFETY: between fork and exec only system calls are made.
-        unsafe { command.pre_exec(move || prepare(&inherited, parent)) };
-        let input = (rank == 0).then(|| pipe_with(PipeFlags::CLOEXEC)).transpose()?;
-        let (input_end, input) = input.unzip();
-        let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (error, error_end) = pipe_with(PipeFlags::CLOEXEC)?;
-        command.stdin(input_end.map_or_else(Stdio::null, Stdio::from));
-        command.stdout(output_end).stderr(error_end).process_group(0);
-        Ok(Prepared { rank, command, control, pipes: Pipes { input, output, error }, theirs })
-    }
-
-    /// Starts the processes, in the cage if there is one. Each of them can fail by itself.
-    pub fn start(prepared: Vec<Prepared>, bars: Option<&Bars>) -> Vec<io::Result<(Child, Pipes)>> {
-        let (mut commands, rest): (Vec<_>, Vec<_>) =
-            prepared.into_iter().map(|it| (it.command, (it.rank, it.control, it.pipes, it.theirs))).unzip();
-        let started = match bars {
-            None => commands.iter_mut().map(spawn).collect(),
-            Some(bars) => nursery::start(bars, &mut commands).unwrap_or_else(|error| {
-                let failed = |_: &Command| Err(io::Error::new(error.kind(), format!("the cage: {error}")));
-                commands.iter().map(failed).collect()
-            }),
-        };
-        let begun = |(started, (rank, control, pipes, _)): (io::Result<u32>, _)| {
-            Ok((Child::of(rank, started?, control)?, pipes))
-        };
-        started.into_iter().zip(rest).map(begun).collect()
-    }
-}
-
 impl Child {
     /// A process that has just been started.
-    fn of(rank: u32, process: u32, control: Socket) -> io::Result<Child> {
+    pub fn of(rank: u32, process: u32, control: Socket) -> io::Result<Child> {
         let pid = Pid::from_raw(process as i32).expect("is no 0");
         let ended = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
             end_group(process);
@@ -233,18 +168,6 @@ fn send(to: &OwnedFd, bytes: &[u8], file: Option<&OwnedFd>) -> Result<usize, Err
     sendmsg(to, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
 }
 
-/// Starts the program, and retries while its file is busy. A file that was just written stays busy while another thread starts
-/// a process: the forked copy holds the file open until it calls exec.
-fn spawn(command: &mut Command) -> io::Result<u32> {
-    for _ in 0..BUSY_TRIES {
-        match command.spawn() {
-            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY_PAUSE),
-            outcome => return outcome.map(|child| child.id()),
-        }
-    }
-    command.spawn().map(|child| child.id())
-}
-
 /// Waits for a process that was not waited for yet.
 fn wait(process: u32) -> io::Result<ExitStatus> {
     let mut status = 0;
@@ -257,36 +180,5 @@ fn wait(process: u32) -> io::Result<ExitStatus> {
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
-    }
-}
-
-fn command(program: &Program, folder: Option<&Path>, bars: Option<&Bars>) -> io::Result<Command> {
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt;
-    let mut words = program.command.iter().map(|word| OsStr::from_bytes(word));
-    let mut command = Command::new(words.next().ok_or(io::ErrorKind::InvalidInput)?);
-    command.args(words);
-    bars.into_iter().for_each(|bars| bars.furnish(&mut command));
-    command.env_remove(UNIVERSE); // the variable belongs to the program whose process starts this one
-    let variables = program.environment.iter();
-    command.envs(variables.map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))));
-    let own = program.folder.as_ref().map(|folder| Path::new(OsStr::from_bytes(folder)));
-    if let Some(folder) = own.or(folder) {
-        command.current_dir(folder);
-    }
-    Ok(command)
-}
-
-/// Runs in the child before exec: lets it inherit the shared descriptors, and makes it end together with the thread that
-/// started it.
-fn prepare(inherited: &[RawFd], parent: Pid) -> io::Result<()> {
-    for fd in inherited {
-        // SAFETY: the parent holds it open until the child is started.
-        fcntl_setfd(unsafe { BorrowedFd::borrow_raw(*fd) }, FdFlags::empty())?;
-    }
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    match rustix::process::getppid() == Some(parent) {
-        true => Ok(()),
-        false => Err(io::ErrorKind::BrokenPipe.into()), // the parent has just ended
     }
 }

@@ -1,7 +1,8 @@
 //! The ranks of one machine. One thread starts them, watches them and carries out commands for them, until the last has ended.
 
-use super::child::{Child, Pipes, Prepared};
+use super::child::{Child, Pipes};
 use super::guard::Guard;
+use super::prepared::Prepared;
 use super::shared::Shared;
 use super::streams::Stream;
 use crate::cage::Bars;
@@ -150,7 +151,11 @@ impl<F: FnMut(Event)> Watch<F> {
         // Processes in one cage start together. Others start one after the other, so that fewer descriptors are open.
         let at_once = if bars.is_some() { all.len().max(1) } else { 1 };
         for ranks in all.chunks(at_once) {
-            for ((rank, program), outcome) in ranks.iter().zip(self.start_some(ranks, part, folder, bars, shared)) {
+            let prepare = |(rank, program): &(u32, &Program)| {
+                Prepared::new(program, folder, self.seat(part, *rank, program), shared, bars)
+            };
+            let outcomes = Prepared::start(ranks.iter().map(prepare), bars);
+            for ((rank, program), outcome) in ranks.iter().zip(outcomes) {
                 match outcome.and_then(|(child, pipes)| self.keep(child, pipes)) {
                     Ok((pipes, ended)) => {
                         streams.input = streams.input.or(pipes.input);
@@ -166,24 +171,6 @@ impl<F: FnMut(Event)> Watch<F> {
             }
         }
         streams
-    }
-
-    /// Starts some ranks; the outcome of each.
-    fn start_some(
-        &self,
-        ranks: &[(u32, &Program)],
-        part: &Part,
-        folder: Option<&Path>,
-        bars: Option<&Bars>,
-        shared: &Shared,
-    ) -> Vec<io::Result<(Child, Pipes)>> {
-        let prepare = |(rank, program): &(u32, &Program)| {
-            Prepared::new(program, folder, self.seat(part, *rank, program), shared, bars)
-        };
-        match ranks.iter().map(prepare).collect::<io::Result<Vec<_>>>() {
-            Ok(prepared) => Prepared::start(prepared, bars),
-            Err(error) => ranks.iter().map(|_| Err(io::Error::new(error.kind(), error.to_string()))).collect(),
-        }
     }
 
     fn seat(&self, part: &Part, rank: u32, program: &Program) -> Seat {

@@ -19,6 +19,7 @@ mod more;
 mod nursery;
 pub mod output;
 mod placement;
+mod prepared;
 pub mod serve;
 mod shared;
 mod site;
