@@ -140,6 +140,13 @@ class Reached:
             link.close()
 
 
+def tell_json(facts: dict[str, Any], *, err: bool = False) -> None:
+    """Prints one JSON object on a line of its own."""
+    import json  # most commands start without it
+
+    click.echo(json.dumps(facts), err=err)
+
+
 def complain(place: str, error: TransferError | Unknown) -> None:
     """Says what went wrong with one place; the others go on."""
     match = THERE.fullmatch(place)

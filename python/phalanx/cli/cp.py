@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ import click
 
 from phalanx.cli._habits import Habitual
 from phalanx.cli._streams import is_terminal, printable
-from phalanx.cli._there import carries, reaches
+from phalanx.cli._there import carries, reaches, tell_json
 from phalanx.errors import PhalanxError
 from phalanx.grid import Grid
 from phalanx.transfer._copy import CarryOptions, CopyReport, Progress, as_facts
@@ -73,7 +72,7 @@ def cp(
         except PhalanxError as error:  # the other sources are copied all the same
             code = 1
             if as_json:
-                click.echo(json.dumps({"source": source, "error": str(error)}), err=quiet)
+                tell_json({"source": source, "error": str(error)}, err=quiet)
             if len(sources) == 1:
                 raise
             click.echo(f"not copied: {printable(source)}: {printable(str(error))}", err=True)
@@ -122,7 +121,7 @@ def _tell(source: str, report: CopyReport, as_json: bool, quiet: bool = False) -
     """Says what came of a copy; the exit code. ``quiet``: standard output is for the copy itself."""
     code = int(report.failed > 0)
     if as_json:
-        click.echo(json.dumps({"source": source, **as_facts(report)}), err=quiet)
+        tell_json({"source": source, **as_facts(report)}, err=quiet)
         return code
     for line in told(report.failures):
         click.echo(f"not copied: {line}", err=True)

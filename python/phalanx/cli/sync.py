@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from phalanx.cli._habits import Habitual
 from phalanx.cli._streams import printable
-from phalanx.cli._there import carries, reaches
+from phalanx.cli._there import carries, reaches, tell_json
 from phalanx.cli.cp import more, of_older, protection, shown, tell_losses, told
 from phalanx.grid import Grid
 from phalanx.transfer._copy import CarryOptions
@@ -57,7 +56,7 @@ def sync(
             **how,
         )
     if json_wanted:
-        click.echo(json.dumps(as_json(report)))
+        tell_json(as_json(report))
     else:
         _tell(report, delete, dry_run)
     return int(bool(report.failures) or bool(report.copied and report.copied.failed))

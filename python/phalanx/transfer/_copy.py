@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-import secrets
 import sys
 import time
 from collections import Counter
@@ -291,7 +290,7 @@ def _striped(here: str, match: re.Match[str], path: str, puts: bool, access: Acc
         is_new = _memory(here) is None and _is_new(here, path)
     pairs, seconds = ends.pairs(), time.monotonic()
     rate = to_rate(how.limit)
-    how = replace(how, copy=secrets.token_bytes(16))
+    how = replace(how, copy=os.urandom(16))
 
     def begin(pair: _stripes.Pair, share: tuple[int, int] | None, fresh: bool) -> Copy:
         part = how

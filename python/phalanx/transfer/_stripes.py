@@ -8,9 +8,9 @@ copy is without shares, and keeps all that such a copy promises.
 from __future__ import annotations
 
 import errno
+import os
 import posixpath
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -193,7 +193,7 @@ def _same_folder(targets: Sequence[tuple[Machine, Files]], path: str) -> None:
         there = files.look(path)
     path = path.rstrip("/") or "/"
     folder = path if there and there.kind == "folder" else posixpath.dirname(path)
-    name_there = f".phalanx-{secrets.token_hex(8)}"
+    name_there = f".phalanx-{os.urandom(8).hex()}"
     probe = posixpath.join(folder, name_there)
     with _about(first, folder, probe):
         files.create(probe).commit()
