@@ -86,6 +86,7 @@ def test_a_large_file_to_machines_and_from_machines(lab: Lab, tmp_path: Path, le
     told: list[Progress] = []
     put = lab.copy(original, lab.at(there), stripes=lab.others, level=level, streams=2, progress=told.append)
     assert (put.files, put.bytes, put.kept, put.failed) == (1, LARGE, 0, 0)
+    assert LARGE <= put.crossed < 1.1 * LARGE, "the bytes of all shares count"
     assert (put.stripes, put.lost_stripes, put.streams, put.level) == (3, [], 6, level)
     assert_same(there, original)
     assert (told[-1].bytes, told[-1].total) == (LARGE, LARGE)

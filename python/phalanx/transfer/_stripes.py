@@ -27,7 +27,7 @@ MOST = 8
 #: It is asked so often how far shares are, in seconds.
 _OFTEN = 0.1
 #: What counts together for all shares and the copy that follows them.
-_SUMS = ("lost_streams", "altered_streams", "cuts")
+_SUMS = ("lost_streams", "altered_streams", "cuts", "reused", "crossed")
 
 Machine = re.Match[str]
 Reach = Callable[[Machine], Files]
