@@ -10,34 +10,24 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import phalanx as px
 import pytest
-from api.exporters import Exporters
+from api.exporters import SIDES, Exporters, Folders, folders
 from click.testing import CliRunner, Result
 from phalanx.cli import commands
 
 from laboratory.processes import reads, until
 
 
-@dataclass
-class Lab:
+class Lab(Folders):
     """Two folders, of which one is at an executor, or each at one."""
 
-    #: Executors where the two are; None: here.
-    places: tuple[str | None, str | None]
-    source: Path
-    target: Path
-    identity: Path
-
     @property
-    def names(self) -> tuple[str, str]:
-        source, target = (
-            f"{place}:{folder}" if place else str(folder)
-            for place, folder in zip(self.places, (self.source, self.target), strict=True)
-        )
+    def places(self) -> tuple[str | None, str | None]:
+        """Executors where the two are; None: here."""
+        source, target = (name.rpartition(":")[0] or None for name in self.names)
         return source, target
 
     def sync(self, **options: object) -> px.SyncReport:
@@ -48,18 +38,12 @@ class Lab:
         return CliRunner().invoke(commands, text, standalone_mode=False)
 
 
-@pytest.fixture(params=["puts", "gets", "between"])
+@pytest.fixture(params=SIDES)
 def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    for name in ("one", "other"):
-        (tmp_path / name).mkdir()
-    source, target = tmp_path / "one" / "x", tmp_path / "other" / "x"
-    source.mkdir()
-    with Exporters(tmp_path) as grid:
-        places = (
-            None if request.param == "puts" else grid.start("one", f"{tmp_path / 'one'}:rw"),
-            None if request.param == "gets" else grid.start("other", f"{tmp_path / 'other'}:rw"),
-        )
-        yield Lab(places, source, target, grid.identity)
+    with folders(tmp_path, request.param, Lab) as made:
+        (made.source / "x").mkdir()
+        source, target = (f"{name}/x" for name in made.names)
+        yield Lab(made.source / "x", made.target / "x", (source, target), made.identity)
 
 
 def tree(folder: Path) -> None:
