@@ -174,6 +174,11 @@ mod unix {
         Ok(OsString::from_vec(name))
     }
 
+    /// The same without a copy of the bytes.
+    pub fn as_name(name: &[u8]) -> io::Result<&OsStr> {
+        Ok(OsStr::from_bytes(name))
+    }
+
     pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         file.read_exact_at(buffer, offset)
     }
@@ -284,8 +289,11 @@ mod portable {
 
     /// The name with these bytes. Fails if this system cannot have it.
     pub fn from_bytes(name: Vec<u8>) -> io::Result<OsString> {
-        let name = String::from_utf8(name).map_err(|_| io::Error::other("this name cannot exist here"))?;
-        Ok(name.into())
+        as_name(&name).map(OsStr::to_owned)
+    }
+
+    pub fn as_name(name: &[u8]) -> io::Result<&OsStr> {
+        std::str::from_utf8(name).map(OsStr::new).map_err(|_| io::Error::other("this name cannot exist here"))
     }
 
     pub fn read_at(mut file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {

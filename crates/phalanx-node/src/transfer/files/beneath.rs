@@ -5,7 +5,7 @@ use cap_fs_ext::DirExt;
 use cap_std::fs::{Dir, Metadata, OpenOptions};
 use phalanx_core::wire::files::{About, Kind, Why};
 use phalanx_core::wire::transfer::{MOST_NAME, MOST_TARGET};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,9 +26,9 @@ impl Beneath {
     }
 
     /// The folder that contains the last name of a path, and that name.
-    pub fn find(&mut self, path: &[u8]) -> io::Result<(&Dir, OsString)> {
-        let path = PathBuf::from(system::from_bytes(path.to_vec())?);
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    pub fn find<'a>(&mut self, path: &'a [u8]) -> io::Result<(&Dir, &'a OsStr)> {
+        let path = Path::new(system::as_name(path)?);
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         Ok((self.folder(path.parent().unwrap_or(Path::new("")))?, name))
     }
 
@@ -37,14 +37,18 @@ impl Beneath {
         if path.as_os_str().is_empty() {
             return Ok(&self.root);
         }
-        let opened = match self.last.take() {
-            Some((last, opened)) if last == path => opened,
-            Some((last, opened)) if path.parent() == Some(last.as_path()) => {
-                open_folder(&opened, path.strip_prefix(&last).unwrap_or(path))?
-            }
-            _ => open_folder(&self.root, path)?,
-        };
-        Ok(&self.last.insert((path.to_owned(), opened)).1)
+        // Compared as bytes, because comparing paths takes as long as a system call.
+        let last = self.last.take_if(|(last, _)| last.as_os_str() != path.as_os_str());
+        if self.last.is_none() {
+            let opened = match last {
+                Some((last, opened)) if path.parent() == Some(last.as_path()) => {
+                    open_folder(&opened, path.strip_prefix(&last).unwrap_or(path))?
+                }
+                _ => open_folder(&self.root, path)?,
+            };
+            self.last = Some((path.to_owned(), opened));
+        }
+        Ok(self.last.as_ref().map_or(&self.root, |(_, opened)| opened))
     }
 }
 
@@ -56,28 +60,39 @@ fn open_folder(root: &Dir, path: &Path) -> io::Result<Dir> {
     folder.map_or_else(|| root.try_clone(), Ok)
 }
 
-/// Opens a file for reading. Refuses links, and pipes, because opening one would wait for its other end.
+/// Opens a file for reading, and returns it with its size. Refuses links, and pipes, because opening one would wait for its
+/// other end.
 #[cfg(unix)]
-pub fn open_file(folder: &Dir, name: &OsStr) -> io::Result<File> {
+pub fn open_file(folder: &Dir, name: &OsStr) -> io::Result<(File, u64)> {
     use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
     if Path::new(name).components().count() != 1 || matches!(name.as_encoded_bytes(), b"." | b"..") {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // Even opening a pipe would have an effect at its other end.
-    let kind = FileType::from_raw_mode(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode);
+    let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let kind = FileType::from_raw_mode(found.st_mode);
     check_file(kind == FileType::RegularFile, kind == FileType::Directory)?;
+    // If a link or a socket has taken the name meanwhile, opening it fails. If a pipe or a folder has, reading it fails. A
+    // device would be read, but only root can create one. So the opened file is examined again only if nothing is read of it,
+    // and a small file takes four system calls.
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(folder, name, how, Mode::empty())?);
-    let found = file.metadata()?;
-    check_file(found.is_file(), found.is_dir()).map(|()| file)
+    let size = u64::try_from(found.st_size).unwrap_or(0);
+    if size == 0 {
+        let opened = file.metadata()?;
+        check_file(opened.is_file(), opened.is_dir())?;
+    }
+    Ok((file, size))
 }
 
 #[cfg(not(unix))]
-pub fn open_file(folder: &Dir, name: &OsStr) -> io::Result<File> {
+pub fn open_file(folder: &Dir, name: &OsStr) -> io::Result<(File, u64)> {
     let mut how = OpenOptions::new();
     use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
     how.read(true).follow(FollowSymlinks::No);
-    open_with(folder, Path::new(name), &mut how, false)
+    let file = open_with(folder, Path::new(name), &mut how, false)?;
+    let size = file.metadata()?.len();
+    Ok((file, size))
 }
 
 /// The same, but links are followed that stay within the folder.

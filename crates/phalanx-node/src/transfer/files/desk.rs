@@ -262,7 +262,7 @@ fn here(rest: &Path) -> &Path {
 
 fn set_time(beneath: &mut Beneath, name: &[u8], Dated { time, seen }: Dated) -> io::Result<()> {
     let (folder, name) = beneath.find(name)?;
-    let name = Path::new(&name);
+    let name = Path::new(name);
     if seen.is_some_and(|seen| !is_as(folder, name, seen)) {
         return Err(io::Error::other("it was changed meanwhile"));
     }

@@ -9,8 +9,8 @@ use phalanx_net::sync::lock;
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::thread;
 
 /// Most threads.
@@ -21,6 +21,9 @@ const PIECE: usize = 256 << 10;
 const BLOCK: u64 = 16 << 20;
 
 pub type Digest = [u8; 32];
+
+/// The number of cores. The system reads files for it, so it is asked once.
+static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
 
 /// A file of several blocks: its index among the names, the file, and its size.
 type Large = (usize, File, u64);
@@ -64,10 +67,9 @@ const MOST_LARGE: usize = 16;
 
 /// Runs `act` in several threads, and returns all their results.
 fn by_threads<T: Send>(most: usize, act: &(dyn Fn() -> Vec<T> + Sync)) -> Vec<T> {
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let named = || thread::Builder::new().name("phalanx-digests".into());
     thread::scope(|scope| {
-        let others = 1..cores.min(MOST_THREADS).min(most);
+        let others = 1..CORES.min(MOST_THREADS).min(most);
         let threads: Vec<_> = others.filter_map(|_| named().spawn_scoped(scope, act).ok()).collect(); // fewer if the system starts no more
         let mine = act();
         threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).chain(mine).collect()
@@ -77,12 +79,15 @@ fn by_threads<T: Send>(most: usize, act: &(dyn Fn() -> Vec<T> + Sync)) -> Vec<T>
 /// Opens a file. Its size is fixed here, because another program may append to it for ever.
 fn open(beneath: &mut Beneath, name: &[u8]) -> io::Result<(File, u64)> {
     let (folder, name) = beneath.find(name)?;
-    let file = open_file(folder, &name)?;
-    let size = file.metadata()?.len();
-    Ok((file, size))
+    open_file(folder, name)
 }
 
 fn whole(file: &File, size: u64, piece: &mut [u8], is_over: &dyn Fn() -> bool) -> io::Result<Digest> {
+    if size <= piece.len() as u64 && !is_over() {
+        let content = &mut piece[..size as usize];
+        read(file, content, 0)?;
+        return Ok(blake3::hash(content).into());
+    }
     let mut hasher = blake3::Hasher::new();
     hash(file, 0, size, piece, &mut hasher, is_over)?;
     Ok(hasher.finalize().into())
@@ -103,10 +108,7 @@ fn hash(
     }
     while at < to {
         let length = (to - at).min(piece.len() as u64) as usize;
-        system::read_at(file, &mut piece[..length], at).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => io::Error::other("it was changed while it was read"),
-            _ => error,
-        })?;
+        read(file, &mut piece[..length], at)?;
         hasher.update(&piece[..length]);
         at += length as u64;
         if is_over() {
@@ -114,6 +116,13 @@ fn hash(
         }
     }
     Ok(())
+}
+
+fn read(file: &File, piece: &mut [u8], at: u64) -> io::Result<()> {
+    system::read_at(file, piece, at).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => io::Error::other("it was changed while it was read"),
+        _ => error,
+    })
 }
 
 /// The digest of a file of several blocks. All threads hash its blocks.
@@ -213,5 +222,26 @@ mod tests {
         let root = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("is there");
         let all = digests(&root, &[b"log".to_vec()], &grow);
         assert_eq!(all, [Ok(blake3::hash(&vec![7; PIECE]).into())]);
+    }
+
+    #[test]
+    fn a_file_that_shrinks_while_it_is_read_has_no_digest() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("is there");
+        let path = folder.path().join("f");
+        // The file shrinks after its size was found out: small files before they are read, others after the first piece too.
+        for (size, calls) in [(4096, 0), (PIECE, 0), (3 * PIECE, 0), (3 * PIECE, 1), (2 * BLOCK as usize, 0)] {
+            std::fs::write(&path, vec![7; size]).expect("is written");
+            let asked = AtomicUsize::new(0);
+            let shrink = || {
+                if asked.fetch_add(1, Ordering::Relaxed) == calls {
+                    let file = File::options().write(true).open(&path).expect("is there");
+                    file.set_len(size as u64 / 2 - 1).expect("is cut");
+                }
+                false
+            };
+            let all = digests(&root, &[b"f".to_vec()], &shrink);
+            assert_eq!(all, [Err("it was changed while it was read".to_owned())], "{size} {calls}");
+        }
     }
 }

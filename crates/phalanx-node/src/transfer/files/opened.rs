@@ -7,7 +7,7 @@ use super::contents::Hasher;
 use super::line::{FilesError, GoesOn, Waiting};
 use crate::dial::printable;
 use crate::transfer::patterns::filter::{Matching, PathFilter};
-use crate::transfer::system::from_bytes;
+use crate::transfer::system::as_name;
 use bytes::Bytes;
 use phalanx_core::wire::files::{About, Answer, Ask, Found, Kind, MOST_BODY, Why, decode_found};
 use phalanx_core::wire::transfer::Filter;
@@ -135,16 +135,19 @@ impl Listing {
         Ok(Some(found))
     }
 
+    /// Whether an entry is one that was requested. Its path was decoded, and so consists of names with one slash between two.
     fn was_asked_for(&self, found: &Found) -> bool {
-        let Ok(path) = from_bytes(found.path.clone()) else { return false };
-        let path = PathBuf::from(path);
-        // An entry that cannot be examined may be of any kind. An empty path is the folder itself.
-        let Ok(about) = &found.about else { return path.components().count() <= self.depth.saturating_add(1) };
-        let above = || path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
-        above().count() <= self.depth
-            && self.path_filter.takes(&path, about.kind == Kind::Folder)
-            && self.may_lie_in(path.parent().unwrap_or(Path::new("")))
-            && self.matching.as_ref().is_none_or(|matching| matching.has(&path))
+        let Ok(path) = as_name(&found.path).map(Path::new) else { return false };
+        if found.path.iter().filter(|byte| **byte == b'/').count() > self.depth {
+            return false;
+        }
+        // An entry that cannot be examined may be of any kind.
+        let Ok(about) = &found.about else { return true };
+        let takes = |path: &Path| {
+            let folder = path.parent().unwrap_or(Path::new(""));
+            self.path_filter.takes(path, about.kind == Kind::Folder) && self.may_lie_in(folder)
+        };
+        (self.path_filter.is_empty() || takes(path)) && self.matching.as_ref().is_none_or(|matching| matching.has(path))
     }
 
     fn may_lie_in(&self, folder: &Path) -> bool {

@@ -86,8 +86,9 @@ impl Removing<'_> {
     }
 
     fn at<T>(&mut self, path: &Path, act: impl FnOnce(&Dir, &Path) -> io::Result<T>) -> io::Result<T> {
-        let (folder, name) = self.beneath.find(&system::to_bytes(path.as_os_str()))?;
-        act(folder, Path::new(&name))
+        let path = system::to_bytes(path.as_os_str());
+        let (folder, name) = self.beneath.find(&path)?;
+        act(folder, Path::new(name))
     }
 
     fn is_folder(&mut self, path: &Path) -> io::Result<bool> {
