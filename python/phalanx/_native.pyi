@@ -283,7 +283,7 @@ class Files:
 class Listing:
     def page(self) -> list[tuple[str, _Facts | None, str]] | None: ...
 
-_Difference = tuple[str, _Facts | None, _Facts | None, str, str]
+_Difference = tuple[str, _Facts | None, _Facts | None, str, str, bool]
 
 @final
 class Comparison:
@@ -294,6 +294,7 @@ class Comparison:
         *,
         include: list[str],
         exclude: list[str],
+        keeps: list[str],
         skips_links: bool,
         contents: bool,
         special: bool,

@@ -183,6 +183,58 @@ def test_all_is_kept_whichever_end_is_at_an_executor(tmp_path: Path, side: str) 
         assert kept_of(lab.target / "x") == kept_of(lab.source / "x")
 
 
+@pytest.mark.parametrize("side", SIDES)
+def test_a_dry_run_names_what_a_copy_would_set(tmp_path: Path, side: str) -> None:
+    with folders(tmp_path, side, Folders) as lab:
+        source, target = lab.source / "x", lab.target / "x"
+        (source / "in").mkdir(parents=True)
+        for name in ("a", "b", "in/c", "in/d", "in/e", "same"):
+            (source / name).write_text(name)
+        (source / "link").symlink_to("a")
+        os.setxattr(source / "same", "user.name", b"same")
+        for name in ("1", "2", "3"):
+            os.link(source / "a", source / f"a.{name}")
+        names = [f"{name}/x" for name in lab.names]
+
+        def changes(*keep: Kept, checksum: bool) -> list[str]:
+            report = px.sync(*names, keep=keep, checksum=checksum, dry_run=True, identity=lab.identity)
+            assert (report.failures, {change.what for change in report.changes} - {"changed"}) == ([], set())
+            return [change.path for change in report.changes]
+
+        assert px.copy(*names, keep=ALL, identity=lab.identity).failures == []
+        os.chown(source / "b", USER, GROUP)
+        os.chown(source / "in", USER, -1)
+        os.lchown(source / "link", -1, GROUP)
+        os.setxattr(source / "in" / "c", "user.name", b"c")
+        os.setxattr(source / "in" / "d", "system.posix_acl_access", access_list(6))
+        os.setxattr(target / "in" / "e", "user.more", b"")
+        (source / "in" / "d").chmod((target / "in" / "d").stat().st_mode & 0o777)
+        time = (source / "a").stat().st_mtime_ns
+        (target / "a.2").unlink()
+        (target / "a.2").write_text("a")
+        os.utime(target / "a.2", ns=(time, time))
+        for checksum in (False, True):
+            assert changes(checksum=checksum) == []
+            assert changes("owner", checksum=checksum) == ["b", "in"]
+            assert changes("group", "numeric-ids", checksum=checksum) == ["b", "link"]
+            assert changes("xattrs", checksum=checksum) == ["in/c", "in/e"]
+            assert len(changes("hard-links", checksum=checksum)) == 1
+        for name in ("1", "2", "3"):
+            (target / f"a.{name}").unlink()
+            os.link(target / "a", target / f"a.{name}")
+        assert changes("acls", checksum=True) == ["in/d"]
+        done = px.sync(*names, keep=ALL, checksum=True, identity=lab.identity)
+        assert [change.path for change in done.changes] == ["b", "in", "in/c", "in/d", "in/e", "link"]
+        assert kept_of(target) == kept_of(source)
+        for folder in (source, target):
+            (folder / "link").unlink()  # the copy decides whether a link may be copied
+        again = px.sync(*names, keep=ALL, checksum=True, identity=lab.identity)
+        assert again.changes == []
+        assert again.copied is not None
+        assert again.copied.streams == 1, "nothing is left to be sent"
+        assert changes(*ALL, checksum=False) == changes(*ALL, checksum=True) == []
+
+
 def test_all_is_kept_by_several_machines(tmp_path: Path) -> None:
     furnish(tmp_path / "data" / "x")
     with Exporters(tmp_path) as grid:

@@ -50,8 +50,8 @@ MODULES = {
     "phalanx-py": [
         "errors graph owners text turn",
         "bsp buffers grid policy",
-        "files tokens transfer weights",
-        "interpreter manager",
+        "tokens transfer weights",
+        "files interpreter manager",
         "space",
         "executor ranks",
         "root",

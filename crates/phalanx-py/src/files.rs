@@ -3,6 +3,7 @@
 use crate::errors::raise;
 use crate::grid::Dialler;
 use crate::policy::Words;
+use crate::transfer::keeps_of;
 use phalanx_core::wire::files::{About, Answer, Ask, Dated, Failure, Found, Kind, Why};
 use phalanx_core::wire::transfer::Filter;
 use phalanx_net::address::Address;
@@ -22,8 +23,8 @@ use std::sync::{Arc, Mutex};
 type Facts = (&'static str, u64, Option<u32>, i128, Option<OsString>);
 /// Its path and what it is, or why that cannot be told.
 type Row = (OsString, Option<Facts>, String);
-/// A path, what it is at the source and at the target, and which verdict that is, with a reason.
-type Difference = (OsString, Option<Facts>, Option<Facts>, &'static str, String);
+/// A path, what it is at the source and at the target, which verdict that is, with a reason, and whether what is kept differs.
+type Difference = (OsString, Option<Facts>, Option<Facts>, &'static str, String, bool);
 /// A file's size, and its time in nanoseconds.
 type Seen = (u64, i128);
 /// How many were done, how many failed, and some of these: path, reason, its name in Python's module `errno`.
@@ -213,10 +214,11 @@ pub struct Comparison(Mutex<files::Comparison>);
 
 #[pymethods]
 impl Comparison {
-    /// Of a folder at the source with one at the target, if that is there. `contents`: also of what is in files;
-    /// `special`: also of links that are alike. `most`: held at a time.
+    /// Of a folder at the source with one at the target, if that is there. `keeps`: also of what a copy keeps beside contents,
+    /// permissions and times; `contents`: also of what is in files; `special`: also of links that are alike. `most`: held at
+    /// a time.
     #[new]
-    #[pyo3(signature = (source, target, *, include, exclude, skips_links, contents, special, most))]
+    #[pyo3(signature = (source, target, *, include, exclude, keeps, skips_links, contents, special, most))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -224,6 +226,7 @@ impl Comparison {
         target: Option<(PyRef<'_, Files>, PathBuf)>,
         include: Vec<String>,
         exclude: Vec<String>,
+        keeps: Vec<String>,
         skips_links: bool,
         contents: bool,
         special: bool,
@@ -233,7 +236,7 @@ impl Comparison {
             Ok(Side { session: files.session()?, path: bytes(path) })
         };
         let (source, target) = (side(source)?, target.map(side).transpose()?);
-        let filter = Filter { include, exclude, ..Filter::default() };
+        let filter = Filter { include, exclude, keeps: keeps_of(&keeps)?, ..Filter::default() };
         let how = How { filter, contents, skips_links, tells_special: special, most };
         let comparison = patiently(py, |go_on| files::Comparison::new(source, target, how, go_on))?;
         Ok(Comparison(Mutex::new(comparison)))
@@ -250,11 +253,11 @@ impl Comparison {
     fn counts(&self) -> (u64, u64, u64, u64, u64, u64) {
         let comparison = lock(&self.0);
         let Counts { files, folders, others, bytes, dated } = comparison.counts;
-        (comparison.compared, files, folders, others, bytes, dated)
+        (comparison.compared(), files, folders, others, bytes, dated)
     }
 }
 
-fn difference(Told { path, ends: [source, target], verdict }: Told) -> PyResult<Difference> {
+fn difference(Told { path, ends: [source, target], verdict, other_kept }: Told) -> PyResult<Difference> {
     let (verdict, reason) = match verdict {
         Verdict::Listed => ("listed", String::new()),
         Verdict::SameContent => ("same", String::new()),
@@ -263,7 +266,8 @@ fn difference(Told { path, ends: [source, target], verdict }: Told) -> PyResult<
         Verdict::Unknown(0, reason) => ("no source", reason),
         Verdict::Unknown(_, reason) => ("no target", reason),
     };
-    Ok((path_of(path)?, source.map(facts).transpose()?, target.map(facts).transpose()?, verdict, reason))
+    let (source, target) = (source.map(facts).transpose()?, target.map(facts).transpose()?);
+    Ok((path_of(path)?, source, target, verdict, reason, other_kept))
 }
 
 /// A file that is read.

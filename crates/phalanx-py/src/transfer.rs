@@ -182,7 +182,8 @@ fn links_of(word: Option<&str>) -> PyResult<Links> {
     }
 }
 
-fn keeps_of(words: &[String]) -> PyResult<Keeps> {
+/// What is kept, by the words of a copy.
+pub fn keeps_of(words: &[String]) -> PyResult<Keeps> {
     let mut keeps = Keeps::default();
     for word in words {
         let kept = match word.as_str() {

@@ -13,7 +13,7 @@ from phalanx._reach import Reach
 from phalanx.errors import PolicyError, TransferError
 from phalanx.hosts import Machines
 from phalanx.security import Rules, listed
-from phalanx.words import LEVELS, Level, Policy, StrPath, check_word
+from phalanx.words import LEVELS, Kept, Level, Policy, StrPath, check_word
 
 Path = StrPath
 #: Of an entry: kind, size, mode, time, what a link says.
@@ -233,15 +233,17 @@ def compare(
     *,
     include: list[str],
     exclude: list[str],
+    keep: Iterable[Kept],
     skips_links: bool,
     contents: bool,
     special: bool,
 ) -> _native.Comparison:
     """What differs between two folders, which are listed side by side so that little is held.
 
-    ``page()`` has rows: path, what is there at the source and at the target, a verdict, and a reason. ``"listed"``:
-    they are not the same; ``"same"``, ``"other"`` or ``"unread"``: of ``contents`` of the same length; ``"no source"``
-    or ``"no target"``: it could not be looked at. ``special``: links and the like are told also where they are alike.
+    ``page()`` has rows: path, what is there at the source and at the target, a verdict, a reason, and whether what is
+    to be kept differs. ``"listed"``: they are not the same; ``"same"``, ``"other"`` or ``"unread"``: of ``contents`` of
+    the same length; ``"no source"`` or ``"no target"``: it could not be looked at. ``special``: links and the like are
+    told also where they are alike.
     """
     sides = [(files._native, path) for files, path in filter(None, (source, target))]
     return _native.Comparison(
@@ -249,6 +251,7 @@ def compare(
         sides[1] if target else None,
         include=include,
         exclude=exclude,
+        keeps=[*keep],
         skips_links=skips_links,
         contents=contents,
         special=special,

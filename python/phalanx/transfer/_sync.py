@@ -107,8 +107,8 @@ def sync(
     ``exclude`` leave out is neither copied nor deleted. If the source could not be listed as a whole, nothing is
     deleted. ``dry_run`` changes nothing, and tells also what is certain to fail.
 
-    ``keep`` as for :func:`phalanx.copy`: what is asked for is set also where contents are the same, but a dry run does
-    not look at it. ``links`` as for :func:`phalanx.copy`. Links that are skipped are neither copied nor deleted.
+    ``keep`` as for :func:`phalanx.copy`: what is asked for is set also where contents are the same, and what differs of
+    it is a change. ``links`` as for :func:`phalanx.copy`. Links that are skipped are neither copied nor deleted.
     ``"follow"`` does not go with ``delete``, ``checksum`` or ``dry_run``, which look at links as they are.
 
     What cannot be done is in the report's ``failures``, and the rest goes on. Raises as :func:`phalanx.copy` does, and
@@ -132,7 +132,7 @@ def sync(
             one = "one of the two is at an executor: write HOST:/path or HOST:PORT:/path for one"
             raise TransferError(one + hint(os.fspath(src), os.fspath(dst)))
         _check_apart(source, target)
-        plan = _Plan({"include": listed(include), "exclude": listed(exclude)}, links)
+        plan = _Plan({"include": listed(include), "exclude": listed(exclude)}, links, kept)
         if delete or checksum or dry_run:
             plan.compare(source, target, checksum, delete, dry_run)
         if dry_run:
@@ -140,9 +140,7 @@ def sync(
         to = target.path if target.place is None else f"{target.place}:{target.path}"
         how: dict[str, Any] = {"level": level, **access.reach.options(), "links": links, "keep": kept}
         how |= {"check": check, "patience": patience, "limit": limit, "stripes": stripes}
-        is_done = (
-            checksum and not delete and not kept and plan.is_done()
-        )  # what was abandoned is looked for with delete
+        is_done = checksum and not delete and plan.is_done()  # what was abandoned is looked for with delete
         if plan.doomed or plan.times or is_done:
             # A copy of nothing: nothing goes if none of what is there can come, for whatever reason.
             nothing = copy(src, to, **how, exclude=["*"], streams=1)
@@ -199,6 +197,8 @@ class _Plan:
     patterns: dict[str, list[str]]
     #: What becomes of links, as words for a copy.
     links: str | None = None
+    #: What is kept beside contents, permissions and times.
+    keep: tuple[Kept, ...] = ()
     changes: list[Change] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     #: What goes, what is in a folder before the folder.
@@ -254,12 +254,13 @@ class _Plan:
             (source.files, source.path),
             there,
             **self.patterns,
+            keep=self.keep,
             skips_links=self.links == "skip",
             contents=checksum,
             special=dry_run,
         )
         while (page := comparison.page()) is not None:
-            for path, mine, theirs, verdict, reason in page:
+            for path, mine, theirs, verdict, reason, other_kept in page:
                 entry, other = mine and Entry(path, *mine), theirs and Entry(path, *theirs)
                 if verdict == "no source":
                     self.failures[path or "."] = reason
@@ -267,18 +268,18 @@ class _Plan:
                 elif verdict == "no target":
                     unseen[path or "."] = reason
                 elif entry and other and verdict != "listed":
-                    self._note_content(entry, other, verdict, reason)
+                    self._note_content(entry, other, verdict, reason, other_kept)
                 else:
                     wanted.update({path: entry} if entry else {})
                     present.update({path: other} if other else {})
-                    if entry and (other is None or _differs(entry, other)):
+                    if entry and (other is None or other_kept or _differs(entry, other)):
                         self.changes.append(Change("changed" if other else "new", path))
         self.compared, *self.there, dated = comparison.counts()
         self.alike = bool(there) and not (dated or wanted or self.changes or unseen)
         self.failures = {**unseen, **self.failures}
         return wanted, present
 
-    def _note_content(self, entry: Entry, other: Entry, verdict: str, reason: str) -> None:
+    def _note_content(self, entry: Entry, other: Entry, verdict: str, reason: str, other_kept: bool) -> None:
         """Of two files of the same size: equal ones get the source's time, others one at which they are copied."""
         path = entry.path
         if verdict == "unread":
@@ -290,7 +291,7 @@ class _Plan:
         else:
             if entry.modified != other.modified:
                 self.times[path] = entry.modified
-            if _has_other_mode(entry, other):
+            if other_kept or _has_other_mode(entry, other):
                 self.changes.append(Change("changed", path))
         if path in self.times:
             self.seen[path] = other

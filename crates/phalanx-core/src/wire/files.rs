@@ -2,7 +2,7 @@
 //!
 //! Everything is bounded: folders are listed in pages, files are read in pieces, and names are sent in batches.
 
-use super::transfer::{Filter, MOST_NAME, MOST_PATH, MOST_TARGET, are_patterns, is_name};
+use super::transfer::{Filter, MOST_NAME, MOST_OWNER, MOST_PATH, MOST_TARGET, Owner, are_patterns, is_name};
 use crate::error::WireError;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub const MOST_TOLD: usize = 256 << 10;
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Ask {
     /// List a folder, and its subfolders down to `depth`. `matching`: report only entries that match one of these
-    /// patterns as a whole; none: everything.
+    /// patterns as a whole; none: everything. The answer also describes what the filter keeps.
     List { handle: u32, path: Vec<u8>, depth: u32, filter: Filter, matching: Vec<String> },
     /// The next page.
     More { handle: u32 },
@@ -35,6 +35,8 @@ pub enum Ask {
     Look { path: Vec<u8>, follows: bool },
     /// The identities of the folders around a place, so that the client can tell whether another place is inside it.
     Locate { path: Vec<u8> },
+    /// This machine's number of a user, or of a `group`: the number with the same name, or else the same number.
+    Number { owner: Owner, group: bool },
     /// Remove. A folder is removed with its contents if `all` is set; otherwise only if it is empty.
     Remove { folder: Vec<u8>, names: Vec<Vec<u8>>, all: bool },
     /// `above`: also make missing parent folders. The folder may exist already.
@@ -77,6 +79,8 @@ pub enum Answer {
     /// Whether something is there, and its identity, followed by that of each folder above it. Equal identities are the
     /// same folder, even at another executor of the same machine. `None` if the system does not tell.
     Located { exists: bool, folders: Vec<Place> },
+    /// The number of a user or a group.
+    Number(u32),
     /// All names of the request were tried; these failed.
     Tried { done: u64, failed: u64, failures: Vec<Failure> },
     /// In the order of the names.
@@ -149,6 +153,21 @@ pub struct About {
     pub mode: Option<u32>,
     /// Time of the last change.
     pub modified: Time,
+    /// What a listing's filter keeps; `None`: nothing was asked for, or it could not be read.
+    pub kept: Option<Box<Kept>>,
+}
+
+/// What an entry of a listing has beside contents, permissions and times, as far as that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The owner, if it was asked for.
+    pub owner: Option<Owner>,
+    /// The group, if it was asked for.
+    pub group: Option<Owner>,
+    /// A digest of the extended attributes and access control lists that were asked for.
+    pub extended: [u8; 16],
+    /// The identity of a file with several names, if hard links were asked for.
+    pub several_names: Option<Place>,
 }
 
 /// The kind of what is at a path.
@@ -189,6 +208,7 @@ impl Ask {
             Ask::Look { path, .. } | Ask::MakeFolder { path, .. } | Ask::Locate { path } => is_path(path),
             Ask::Open { path, .. } | Ask::Create { path, .. } => is_path(path),
             Ask::Rename { from, to } => is_path(from) && is_path(to),
+            Ask::Number { owner, .. } => is_named(owner),
             Ask::Remove { folder, names, .. } | Ask::Digests { folder, names } => is_path(folder) && are_names(names),
             Ask::SetTimes { folder, names, times } => {
                 is_path(folder) && are_names(names) && times.len() == names.len() && times.iter().all(Dated::is_right)
@@ -207,6 +227,10 @@ fn is_path(path: &[u8]) -> bool {
 
 fn are_names(names: &[Vec<u8>]) -> bool {
     names.len() <= MOST_NAMES && names.iter().all(|name| is_within(name))
+}
+
+fn is_named(owner: &Owner) -> bool {
+    owner.name.len() <= MOST_OWNER && !owner.name.contains(&0)
 }
 
 fn is_time(time: &Time) -> bool {
@@ -232,7 +256,8 @@ impl About {
             Kind::File { size } => *size <= i64::MAX as u64,
             Kind::Folder | Kind::Other => true,
         };
-        if kind && is_time(&self.modified) { Ok(()) } else { Err(WireError::NoMessage) }
+        let mut owners = self.kept.iter().flat_map(|kept| [&kept.owner, &kept.group]).flatten();
+        if kind && is_time(&self.modified) && owners.all(is_named) { Ok(()) } else { Err(WireError::NoMessage) }
     }
 }
 
@@ -262,7 +287,7 @@ pub fn decode_found(count: u32, body: &[u8]) -> Result<Vec<Found>, WireError> {
 }
 
 /// Limit on an encoded entry. A page has room for it.
-pub const MOST_OF_ONE: usize = MOST_PATH + MOST_TARGET + MOST_NAME + 64;
+pub const MOST_OF_ONE: usize = MOST_PATH + MOST_TARGET + MOST_NAME + 2 * MOST_OWNER + 128;
 
 #[cfg(test)]
 mod tests {
@@ -300,6 +325,16 @@ mod tests {
         let times = vec![Dated { time: (0, 0), seen: None }; 2];
         assert!(Ask::SetTimes { folder: b"/x".into(), names: names[..1].into(), times }.check().is_err());
         assert!(Ask::Read { handle: 0, offset: 0, length: MOST_BODY as u32 + 1 }.check().is_err());
+        for (length, is_right) in [(MOST_OWNER, true), (MOST_OWNER + 1, false)] {
+            let owner = Owner { number: 0, name: vec![b'a'; length] };
+            let (extended, several_names) = ([0; 16], None);
+            let kept = Kept { owner: None, group: Some(owner.clone()), extended, several_names };
+            let about = About { kind: Kind::Folder, mode: None, modified: (0, 0), kept: Some(Box::new(kept)) };
+            assert_eq!(
+                (about.check().is_ok(), Ask::Number { owner, group: true }.check().is_ok()),
+                (is_right, is_right)
+            );
+        }
     }
 
     proptest! {
@@ -320,10 +355,14 @@ mod tests {
 
         #[test]
         fn what_was_found_comes_back(paths in proptest::collection::vec("[a-zä]{1,9}(/[a-z]{1,9}){0,3}", 0..9), size in 0u64..1 << 62) {
+            let kept = |path: &str| {
+                let owner = Some(Owner { number: 7, name: path.into() });
+                Some(Box::new(Kept { owner, group: None, extended: [1; 16], several_names: Some([2; 16]) }))
+            };
             let about = |path: &str| match path.len() % 3 {
                 0 => Err("unreadable".to_owned()),
-                1 => Ok(About { kind: Kind::File { size }, mode: Some(0o644), modified: (-1, 5) }),
-                _ => Ok(About { kind: Kind::Link { target: path.into() }, mode: None, modified: (0, 0) }),
+                1 => Ok(About { kind: Kind::File { size }, mode: Some(0o644), modified: (-1, 5), kept: None }),
+                _ => Ok(About { kind: Kind::Link { target: path.into() }, mode: None, modified: (0, 0), kept: kept(path) }),
             };
             let all: Vec<_> = paths.iter().map(|path| Found { path: path.as_bytes().into(), about: about(path) }).collect();
             let body = all.iter().fold(Vec::new(), |body, found| encode_found(found, body));

@@ -73,11 +73,11 @@ fn asking(lie: impl FnMut(&Ask) -> Option<Answers> + Send + 'static) -> Arc<Sess
 }
 
 fn file(size: u64) -> About {
-    About { kind: Kind::File { size }, mode: Some(0o644), modified: (0, 0) }
+    About { kind: Kind::File { size }, mode: Some(0o644), modified: (0, 0), kept: None }
 }
 
 fn folder() -> About {
-    About { kind: Kind::Folder, mode: None, modified: (0, 0) }
+    About { kind: Kind::Folder, mode: None, modified: (0, 0), kept: None }
 }
 
 fn page(found: &[(&[u8], Result<About, String>)], more: bool) -> (Answer, Vec<u8>) {

@@ -1,7 +1,7 @@
 //! The disk: what a copy reads from it, what it writes to it, and what it leaves there when it is cut off.
 
 pub(super) mod abandoned;
-mod attributes;
+pub(super) mod attributes;
 pub(super) mod exports;
 mod following;
 mod hard_links;
@@ -10,5 +10,5 @@ pub(super) mod sink;
 pub(super) mod source;
 pub(super) mod unfinished;
 #[cfg(target_os = "linux")]
-mod users;
+pub(super) mod users;
 mod written;

@@ -133,7 +133,7 @@ pub fn about(metadata: &Metadata, link: impl FnOnce() -> io::Result<PathBuf>) ->
         return Err(io::Error::other("what the link says is too long"));
     }
     let modified = metadata.modified().map_or((0, 0), |time| system::to_time(time.into_std()));
-    Ok(About { kind, mode: system::mode(metadata), modified })
+    Ok(About { kind, mode: system::mode(metadata), modified, kept: None })
 }
 
 /// An error if a name is too long for the protocol.

@@ -7,6 +7,7 @@ mod compare;
 mod contents;
 mod desk;
 mod digests;
+mod keeping;
 mod line;
 mod locate;
 mod opened;

@@ -1,15 +1,17 @@
 //! Listings of folders, in pages. At any depth, only few folders are open: the current one, and those above it that have more
 //! names than were read at once.
 
-use super::beneath::{Beneath, MOST_DEEP, about, check_name};
+use super::beneath::{Beneath, MOST_DEEP, about, check_name, open_file};
+use super::keeping::kept;
 use super::room::{Room, Taken};
+use crate::transfer::disk::attributes;
 use crate::transfer::patterns::filter::{Matching, PathFilter};
 use crate::transfer::system;
 use cap_std::fs::{Dir, DirEntry, Metadata, ReadDir};
 use phalanx_core::wire::files::{About, Found, Kind, MOST_BODY, MOST_FOUND, MOST_OF_ONE, encode_found};
-use phalanx_core::wire::transfer::MOST_PATH;
+use phalanx_core::wire::transfer::{Keeps, MOST_PATH};
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -47,9 +49,10 @@ struct Level {
     rest: Option<(ReadDir, Taken)>,
 }
 
-/// A name in a folder. `looked`: its metadata, if it is to be listed.
+/// An entry of a folder. `looked`: its metadata, if it is to be listed.
 struct Entry {
-    name: OsString,
+    /// Its path within the listed folder.
+    path: PathBuf,
     is_entered: bool,
     looked: Option<io::Result<Metadata>>,
 }
@@ -93,8 +96,7 @@ impl Walk {
         }
         let level = self.levels.last_mut()?;
         if let Some(entry) = level.read.pop_front() {
-            let path = level.path.join(&entry.name);
-            return Some(self.tell(path, entry));
+            return Some(self.tell(entry));
         }
         let Some(rest) = level.rest.take() else {
             self.levels.pop();
@@ -110,14 +112,11 @@ impl Walk {
     }
 
     /// Lists one entry. If it is a folder, the walk enters it.
-    fn tell(&mut self, path: PathBuf, entry: Entry) -> Option<Found> {
-        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        let bytes = system::to_bytes(if is_too_long(&path) { folder.as_os_str() } else { path.as_os_str() });
-        let told = entry.looked.map(|looked| {
-            let link = || self.beneath.folder(&folder)?.read_link_contents(&entry.name);
-            looked.and_then(|metadata| about(&metadata, link))
-        });
-        if entry.is_entered {
+    fn tell(&mut self, Entry { path, is_entered, looked }: Entry) -> Option<Found> {
+        let named = if is_too_long(&path) { split(&path).0 } else { &path };
+        let bytes = system::to_bytes(named.as_os_str());
+        let told = looked.map(|looked| looked.and_then(|metadata| self.describe(&path, &metadata)));
+        if is_entered {
             self.next = self.enter(path).err().map(|error| failed(bytes.clone(), &error));
         }
         match told {
@@ -126,6 +125,20 @@ impl Walk {
             Some(Err(error)) => Some(failed(bytes, &error)),
             None => None,
         }
+    }
+
+    /// The facts about an entry, and what the filter keeps of it, if that can be read.
+    fn describe(&mut self, path: &Path, metadata: &Metadata) -> io::Result<About> {
+        let ((folder, name), keeps) = (split(path), self.path_filter.keeps());
+        let mut found = about(metadata, || self.beneath.folder(folder)?.read_link_contents(name))?;
+        if keeps != Keeps::default() && found.kind != Kind::Other {
+            let open = || match found.kind {
+                Kind::Folder => attributes::open_folder(self.beneath.folder(path)?),
+                _ => Ok(open_file(self.beneath.folder(folder)?, name)?.0),
+            };
+            found.kept = kept(metadata, keeps, open).ok().map(Box::new);
+        }
+        Ok(found)
     }
 
     fn enter(&mut self, path: PathBuf) -> io::Result<()> {
@@ -165,11 +178,10 @@ impl Walk {
 
     /// What to do with a name in a folder; `None`: nothing.
     fn look(&self, folder: &Path, entry: &DirEntry) -> Option<Entry> {
-        let name = entry.file_name();
-        let path = folder.join(&name);
+        let path = folder.join(entry.file_name());
         if is_too_long(&path) {
             let looked = Some(Err(io::Error::other("a name in it is too long")));
-            return Some(Entry { name, is_entered: false, looked });
+            return Some(Entry { path, is_entered: false, looked });
         }
         let is_folder = system::is_folder(entry);
         if !self.path_filter.is_empty() && !self.path_filter.takes(&path, is_folder) {
@@ -180,14 +192,18 @@ impl Walk {
         let may_have_some = self.levels.len() <= self.depth && matching.is_none_or(|it| it.looks_into(&path));
         let is_entered = is_folder && may_have_some;
         let looked = is_told.then(|| entry.metadata());
-        (is_told || is_entered).then_some(Entry { name, is_entered, looked })
+        (is_told || is_entered).then_some(Entry { path, is_entered, looked })
     }
+}
+
+/// The folder of an entry, and its name there.
+fn split(path: &Path) -> (&Path, &OsStr) {
+    (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default())
 }
 
 /// Whether a path, or its last name, is too long for the protocol.
 fn is_too_long(path: &Path) -> bool {
-    let name = path.file_name().map(system::to_bytes).unwrap_or_default();
-    path.as_os_str().len() > MOST_PATH || check_name(&name).is_err()
+    path.as_os_str().len() > MOST_PATH || check_name(split(path).1.as_encoded_bytes()).is_err()
 }
 
 fn found(path: Vec<u8>, about: About) -> Found {
@@ -200,124 +216,4 @@ fn failed(path: Vec<u8>, error: &io::Error) -> Found {
 }
 
 #[cfg(all(test, unix))]
-mod tests {
-    use super::*;
-    use phalanx_core::wire::files::decode_found;
-    use phalanx_core::wire::transfer::Filter;
-    use std::collections::BTreeMap;
-    use std::path::Path;
-
-    fn walk(folder: &Path, depth: u32, filter: &Filter, matching: &[&str]) -> Walk {
-        let root = Dir::open_ambient_dir(folder, cap_std::ambient_authority()).expect("is there");
-        let matching: Vec<_> = matching.iter().map(|one| (*one).to_owned()).collect();
-        let matching = Matching::new(&matching).expect("are patterns");
-        Walk::new(root, depth, PathFilter::new(filter).expect("is one"), matching, &Room::endless())
-            .expect("is a folder")
-    }
-
-    fn all(mut walk: Walk) -> BTreeMap<String, Result<About, String>> {
-        let mut all = BTreeMap::new();
-        loop {
-            let (count, body, more) = walk.page();
-            for found in decode_found(count, &body).expect("is whole") {
-                all.insert(String::from_utf8(found.path).expect("is text"), found.about);
-            }
-            if !more {
-                return all;
-            }
-        }
-    }
-
-    fn names(walk: Walk) -> Vec<String> {
-        all(walk).into_keys().collect()
-    }
-
-    fn tree() -> tempfile::TempDir {
-        let folder = tempfile::tempdir().expect("a folder");
-        std::fs::create_dir_all(folder.path().join("a/b/c")).expect("is made");
-        for name in ["x.csv", "a/y.csv", "a/b/z.txt", "a/b/c/w.csv", ".hidden.csv"] {
-            std::fs::write(folder.path().join(name), name).expect("is written");
-        }
-        std::os::unix::fs::symlink("..", folder.path().join("a/up")).expect("is made");
-        folder
-    }
-
-    #[test]
-    fn a_walk_is_as_deep_as_asked_and_follows_no_link() {
-        let folder = tree();
-        let filter = Filter::default();
-        assert_eq!(names(walk(folder.path(), 0, &filter, &[])), [".hidden.csv", "a", "x.csv"]);
-        assert_eq!(
-            names(walk(folder.path(), 1, &filter, &[])),
-            [".hidden.csv", "a", "a/b", "a/up", "a/y.csv", "x.csv"]
-        );
-        let whole = all(walk(folder.path(), u32::MAX, &filter, &[]));
-        assert_eq!(whole.len(), 9);
-        let link = whole["a/up"].as_ref().expect("is told");
-        assert_eq!(link.kind, Kind::Link { target: b"..".into() });
-    }
-
-    #[test]
-    fn patterns_choose_what_is_told() {
-        let folder = tree();
-        let every = |patterns: &[&str]| names(walk(folder.path(), u32::MAX, &Filter::default(), patterns));
-        assert_eq!(every(&["*.csv"]), ["x.csv"]);
-        assert_eq!(every(&["**/*.csv"]), ["a/b/c/w.csv", "a/y.csv", "x.csv"]);
-        assert_eq!(every(&["a/*"]), ["a/b", "a/up", "a/y.csv"]);
-        let filter = Filter { exclude: vec!["b/".into(), ".*".into()], ..Filter::default() };
-        assert_eq!(names(walk(folder.path(), u32::MAX, &filter, &[])), ["a", "a/up", "a/y.csv", "x.csv"]);
-    }
-
-    #[test]
-    fn a_folder_of_many_comes_in_pages_that_are_bounded() {
-        let folder = tempfile::tempdir().expect("a folder");
-        for number in 0..MOST_FOUND + 10 {
-            std::fs::write(folder.path().join(format!("{number:0200}")), "").expect("is written");
-        }
-        let mut walk = walk(folder.path(), 0, &Filter::default(), &[]);
-        let (mut pages, mut total) = (0, 0);
-        loop {
-            let (count, body, more) = walk.page();
-            assert!(body.len() as u64 <= MOST_BODY && count <= MOST_FOUND);
-            (pages, total) = (pages + 1, total + count);
-            if !more {
-                break;
-            }
-        }
-        assert_eq!(total, MOST_FOUND + 10);
-        assert!(pages > 1);
-    }
-
-    #[test]
-    fn what_comes_after_a_folder_is_told_after_the_way_back() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut at = folder.path().to_owned();
-        let mut expected = 0;
-        for _ in 0..4 {
-            for number in 0..3 * BATCH {
-                std::fs::write(at.join(format!("{number}")), "").expect("is written");
-                std::os::unix::fs::symlink("..", at.join(format!("link {number}"))).expect("is made");
-            }
-            for name in ["a", "b", "c"] {
-                std::fs::create_dir(at.join(name)).expect("is made");
-                std::fs::write(at.join(name).join("in"), "").expect("is written");
-            }
-            expected += 6 * BATCH + 6;
-            at.push("b");
-        }
-        let all = all(walk(folder.path(), u32::MAX, &Filter::default(), &[]));
-        assert_eq!(all.len(), expected);
-        assert!(all.values().all(Result::is_ok));
-    }
-
-    #[test]
-    fn folders_that_are_too_deep_are_named_and_end_nothing() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let deep: PathBuf = std::iter::repeat_n("d", MOST_DEEP + 5).collect();
-        std::fs::create_dir_all(folder.path().join(deep)).expect("is made");
-        std::fs::write(folder.path().join("z"), "").expect("is written");
-        let all = all(walk(folder.path(), u32::MAX, &Filter::default(), &[]));
-        assert!(all.contains_key("z"));
-        assert_eq!(all.values().filter(|about| about.is_err()).count(), 1);
-    }
-}
+mod tests;
