@@ -114,6 +114,26 @@ def test_a_folder_there_and_between_and_back_is_the_same(lab: Lab, tmp_path: Pat
     assert again.kept == plain.files
 
 
+@pytest.mark.parametrize("machines", [2, 3])
+def test_of_a_large_file_only_what_differs_comes_in_stripes(lab: Lab, tmp_path: Path, machines: int) -> None:
+    original, there = noise(tmp_path / "big", 4), lab.data / f"versions-{machines}"
+    stripes = ",".join(lab.hosts[1:machines])
+    lab.copy(original, lab.at(there), stripes=stripes)
+    content, fresh = original.read_bytes(), random.Random(5).randbytes(2000)
+    places = (LARGE // 5, LARGE // 2, LARGE - 1_000_000)
+    pieces = [content[: places[0]], content[places[0] : places[1]], content[places[1] + 1000 : places[2]]]
+    original.write_bytes(fresh.join([*pieces, content[places[2] :]]))
+    for source, target in ((original, lab.at(there)), (lab.at(there), tmp_path / "old")):
+        if source != original:
+            (tmp_path / "old").write_bytes(content)
+        report = lab.copy(source, target, stripes=stripes, whole_file=False)
+        assert (report.files, report.failed, report.stripes) == (1, 0, machines)
+        assert report.reused > 0.95 * LARGE
+        assert report.crossed < 0.05 * LARGE
+    assert_same(there, original)
+    assert_same(tmp_path / "old", original)
+
+
 def test_a_folder_is_made_like_another_by_several_machines(lab: Lab, tmp_path: Path) -> None:
     source, there = tree(tmp_path / "source"), lab.data / "alike"
     noise(source / "a" / "big", 3)
@@ -233,6 +253,36 @@ def test_what_was_stopped_goes_on_with_and_without_stripes(lab: Lab, tmp_path: P
         report = lab.copy(original, lab.at(there), **words)
         assert (report.files, report.failed) == (1, 0)
         assert_same(there, original)
+
+
+@pytest.mark.parametrize("goes_on", ["shared", "alone"])
+def test_a_new_version_that_was_stopped_goes_on(lab: Lab, tmp_path: Path, goes_on: str) -> None:
+    older, there = noise(tmp_path / "older", 14).read_bytes(), lab.data / f"stopped-{goes_on}"
+    there.write_bytes(older)
+    original = tmp_path / "big"
+    # Of each of three shares half is new, and the rest has moved.
+    halves = [older[at : at + LARGE // 6] for at in range(0, LARGE, LARGE // 3)]
+    fresh = random.Random(15).randbytes(3 * (LARGE // 6))
+    pieces = [fresh[at * (LARGE // 6) :][: LARGE // 6] + half for at, half in enumerate(halves)]
+    original.write_bytes(b"a few bytes more" + b"".join(pieces))
+
+    class Enough(Exception):
+        pass
+
+    def stop(now: Progress) -> None:
+        if any(there.parent.glob(f".{there.name}.phalanx-state-*")):
+            raise Enough
+
+    words: dict[str, Any] = {"stripes": lab.others, "whole_file": False}
+    with pytest.raises(Enough):
+        lab.copy(original, lab.at(there), limit="10MB/s", progress=stop, **words)
+    assert there.read_bytes() == older
+    if goes_on == "alone":
+        del words["stripes"]
+    report = lab.copy(original, lab.at(there), **words)
+    assert (report.files, report.failed) == (1, 0)
+    assert report.crossed < 0.6 * LARGE
+    assert_same(there, original)
 
 
 def test_a_machine_that_is_out_of_reach_is_named_and_the_others_copy(lab: Lab, tmp_path: Path) -> None:

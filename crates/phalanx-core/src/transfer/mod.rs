@@ -19,7 +19,7 @@ pub use ranges::Ranges;
 pub use receiving::{Accept, Outcome, Receiving};
 pub use sending::{Next, Piece, Sending};
 pub use share::SPLIT;
-pub use versions::{is_comparable, is_similar};
+pub use versions::{Version, is_comparable, is_similar};
 
 /// Longest data of a block that is a part of a file: with its record it fits a frame, and files are cut at pages.
 pub const PART: u32 = (256 << 10) - 4096;

@@ -1,6 +1,6 @@
 //! The receiving end's engine: what there is to come, which bytes of it have, and when an entry is whole.
 
-use super::versions::{Compared, is_comparable};
+use super::versions::{Compared, Version, is_comparable};
 use super::{PART, Ranges, SPLIT};
 use crate::error::WireError;
 use crate::wire::transfer::{Chunk, Entry, Kind, MOST_ENTRIES, Record, Share, There, Totals};
@@ -176,17 +176,18 @@ impl Receiving {
     /// As [`Receiving::on_there`], for a file that is compared with its older version until [`Receiving::on_compared`].
     pub fn on_older(&mut self, entry: u32, there: &Ranges) -> (Option<There>, bool) {
         let size = self.slots.get(entry as usize).map_or(0, |slot| slot.size);
-        let told = self.on_there(entry, &Compared::told(there, size));
+        let told = self.on_there(entry, &Compared::told(there, size, range(self.share, size).1));
         let slot = self.slots.get_mut(entry as usize).filter(|slot| slot.state == State::Coming);
         let Some(slot) = slot.filter(|slot| is_comparable(slot.size)) else { return (told, false) };
         slot.state = State::Compared;
-        self.older.add(entry, slot.size);
+        let there = self.partial.get(&entry).map(|partial| partial.there.clone()).unwrap_or_default();
+        self.older.add(entry, slot.size, &there);
         (told, true)
     }
 
     /// The next chunks of an entry; all of them, once they have come. An error where they were not asked for, or are not
     /// chunks of it.
-    pub fn on_chunks(&mut self, entry: u32, chunks: &[Chunk]) -> Result<Option<Vec<Chunk>>, WireError> {
+    pub fn on_chunks(&mut self, entry: u32, chunks: &[Chunk]) -> Result<Option<(Version, Vec<Chunk>)>, WireError> {
         match self.slots.get(entry as usize).map(|slot| slot.state) {
             Some(State::Compared) => {}
             Some(State::Ended) => return Ok(None), // it failed here, which the other end did not know
@@ -200,7 +201,7 @@ impl Receiving {
     pub fn on_same(&mut self, entry: u32, found: &Ranges) -> Ranges {
         let slot = self.slots.get(entry as usize).filter(|slot| slot.state == State::Compared);
         let Some(slot) = slot else { return Ranges::default() };
-        let told = Compared::told(found, slot.size);
+        let told = Compared::told(found, slot.size, range(self.share, slot.size).1);
         let partial = self.partial.entry(entry).or_default();
         let before = partial.there.bytes();
         told.pairs().into_iter().for_each(|(from, to)| partial.there.add(from, to));
@@ -238,7 +239,7 @@ impl Receiving {
         if matches!(slot.state, State::Offered | State::Compared) {
             return Err(WireError::UnexpectedAnswer);
         }
-        let (from, to) = self.share.filter(|_| slot.size >= SPLIT).map_or((0, slot.size), |it| it.range(slot.size));
+        let (from, to) = range(self.share, slot.size);
         if record.offset < from || to < end {
             return Err(WireError::Lengths); // others bring that, and it is not this end's to overwrite
         }
@@ -356,6 +357,11 @@ impl Receiving {
     pub fn progress(&self) -> (u64, u64, bool) {
         (self.received, self.offered, !self.all_offered)
     }
+}
+
+/// From where to where this end takes a file of this size.
+fn range(share: Option<Share>, size: u64) -> (u64, u64) {
+    share.filter(|_| size >= SPLIT).map_or((0, size), |it| it.range(size))
 }
 
 /// Whether a record is all of its file.

@@ -1,6 +1,6 @@
 //! The sending end's engine: what is read and sent next, over which stream it went, and what is to be sent again.
 
-use super::versions::{Asked, is_comparable};
+use super::versions::{Asked, Version, is_comparable};
 use super::{FRAME, PART, Ranges};
 use crate::error::WireError;
 use crate::wire::transfer::{Entry, Kind, RECORD, There, Totals};
@@ -146,8 +146,8 @@ impl Sending {
         }
     }
 
-    /// The next entry whose chunks are to be told, and its size; none: not now.
-    pub fn next_older(&mut self) -> Option<(u32, u64)> {
+    /// The next entry whose chunks are to be told; none: not now.
+    pub fn next_older(&mut self) -> Option<Version> {
         self.older.next()
     }
 

@@ -533,7 +533,12 @@ fn what_was_there_before_does_not_cross_streams() {
 
 /// One file of this size that has an older version, whose chunks were asked for.
 fn versions(size: u64, there: &Ranges) -> Pair {
-    let (mut sending, mut receiving) = (Sending::default(), Receiving::default());
+    versions_of(None, size, there)
+}
+
+/// The same of a share of the copy.
+fn versions_of(share: Option<Share>, size: u64, there: &Ranges) -> Pair {
+    let (mut sending, mut receiving) = (Sending::default(), Receiving::new(share));
     let entries = [folder(), file(size)];
     sending.on_offered(&entries);
     sending.on_all_offered();
@@ -550,9 +555,14 @@ fn versions(size: u64, there: &Ranges) -> Pair {
 
 /// Chunks of a file of this size, as long as any may be.
 fn chunks(size: u64) -> Vec<Chunk> {
-    let most = Chunking::of(size).most() as u64;
-    let length = |at: u64| most.min(size - at * most) as u32;
-    (0..size.div_ceil(most)).map(|at| Chunk { length: length(at), digest: [at as u8; 16] }).collect()
+    chunks_in(size, (0, size))
+}
+
+/// Chunks of a part of it.
+fn chunks_in(size: u64, (from, to): (u64, u64)) -> Vec<Chunk> {
+    let (most, length) = (Chunking::of(size).most() as u64, to - from);
+    let chunk = |at: u64| Chunk { length: most.min(length - at * most) as u32, digest: [at as u8; 16] };
+    (0..length.div_ceil(most)).map(chunk).collect()
 }
 
 fn ranges(pairs: &[(u64, u64)]) -> Ranges {
@@ -573,7 +583,7 @@ fn what_an_older_version_has_is_not_sent() {
     let size = 10 << 20;
     let mut pair = versions(size, &Ranges::default());
     assert!(!pair.send(0), "nothing goes before the versions were compared");
-    assert_eq!(pair.sending.next_older(), Some((1, size)));
+    assert_eq!(pair.sending.next_older(), Some(Version { entry: 1, size, span: (0, size) }));
     assert_eq!(pair.sending.next_older(), None);
     let all = chunks(size);
     let (first, rest) = all.split_at(3);
@@ -602,12 +612,31 @@ fn a_file_whose_older_version_has_all_of_it_or_nothing_becomes_whole() {
     for found in [&[(0, 5 << 20)][..], &[]] {
         for there in [&[(0, 1 << 20)][..], &[(1 << 20, 5 << 20)], &[]] {
             let mut pair = versions(5 << 20, &ranges(there));
-            pair.sending.next_older().unwrap();
-            pair.receiving.on_chunks(1, &chunks(5 << 20)).unwrap().unwrap();
+            let version = pair.sending.next_older().unwrap();
+            let from = if there == [(0, 1 << 20)] { 1 << 20 } else { 0 };
+            assert_eq!(version.span, (from, 5 << 20), "chunks of what is there are not told");
+            let told = pair.receiving.on_chunks(1, &chunks_in(5 << 20, version.span)).unwrap();
+            assert_eq!(told.map(|(version, _)| version), Some(version));
             pair.compare(found, true);
             let totals = pair.run();
             pair.sending.on_done(&totals).unwrap();
         }
+    }
+}
+
+#[test]
+fn of_a_share_only_its_own_range_is_compared() {
+    for index in 0..3 {
+        let (size, share) = (2 * SPLIT + 777, Share { index, count: 3 });
+        let (from, to) = share.range(size);
+        let mut pair = versions_of(Some(share), size, &share.without(&Ranges::default(), size));
+        let version = pair.sending.next_older().unwrap();
+        assert_eq!(version.span, (from, to));
+        let all = chunks_in(size, version.span);
+        assert!(pair.receiving.on_chunks(1, &all).unwrap().is_some());
+        pair.compare(&[(from, to)], true);
+        assert_eq!(pair.run().reused, to - from - 4096);
+        assert_eq!(pair.receiving.crossed(), 4096 + all.len() as u64 * 20);
     }
 }
 
@@ -682,7 +711,7 @@ fn versions_of_many_files_are_compared_a_few_at_a_time() {
     let begun: Vec<_> = std::iter::from_fn(|| sending.next_older()).collect();
     assert_eq!(begun.len(), 32);
     assert!(sending.on_failed(1));
-    assert_eq!(sending.next_older(), Some((33, 2 << 20)));
+    assert_eq!(sending.next_older().map(|version| version.entry), Some(33));
     assert_eq!(sending.next_older(), None);
 }
 

@@ -31,6 +31,27 @@ pub fn is_similar(older: u64, new: u64) -> bool {
     older.saturating_mul(SIMILAR) >= new && older <= new.saturating_mul(SIMILAR)
 }
 
+/// The part of a file that is compared: from the first byte that is not there to the last. Both ends compute it of the ranges
+/// that the receiving end has told.
+fn span(there: &Ranges, size: u64) -> (u64, u64) {
+    let missing = there.missing(size);
+    match (missing.first(), missing.last()) {
+        (Some((from, _)), Some((_, to))) => (*from, *to),
+        _ => (0, size),
+    }
+}
+
+/// A file whose chunks are to be told, or have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// The number of the entry.
+    pub entry: u32,
+    /// The size of the new version.
+    pub size: u64,
+    /// Where the chunks begin and end in the new version.
+    pub span: (u64, u64),
+}
+
 /// The sending end's.
 #[derive(Debug, Default)]
 pub struct Asked {
@@ -55,8 +76,8 @@ impl Asked {
         self.open.insert(entry, Open { size, there });
     }
 
-    /// The next entry whose chunks are to be told, and its size; none: not now.
-    pub fn next(&mut self) -> Option<(u32, u64)> {
+    /// The next entry whose chunks are to be told; none: not now.
+    pub fn next(&mut self) -> Option<Version> {
         let told: u64 = self.told.values().map(|chunks| u64::from(*chunks)).sum();
         if self.told.len() >= MOST_BEGUN || told >= MOST_TOLD {
             return None;
@@ -64,7 +85,7 @@ impl Asked {
         while let Some(entry) = self.waiting.pop_front() {
             if let Some(open) = self.open.get(&entry) {
                 self.told.insert(entry, 0);
-                return Some((entry, open.size));
+                return Some(Version { entry, size: open.size, span: span(&open.there, open.size) });
             }
         }
         None
@@ -115,7 +136,7 @@ pub struct Compared {
 /// The chunks of one entry, as far as they came.
 #[derive(Debug)]
 struct Coming {
-    size: u64,
+    version: Version,
     /// How far the chunks reach.
     end: u64,
     count: u32,
@@ -123,19 +144,20 @@ struct Coming {
 }
 
 impl Compared {
-    /// An entry's chunks are asked for.
-    pub fn add(&mut self, entry: u32, size: u64) {
-        self.entries.insert(entry, Coming { size, end: 0, count: 0, chunks: Vec::new() });
+    /// The chunks are asked for of an entry of which these ranges are there.
+    pub fn add(&mut self, entry: u32, size: u64, there: &Ranges) {
+        let version = Version { entry, size, span: span(there, size) };
+        self.entries.insert(entry, Coming { version, end: version.span.0, count: 0, chunks: Vec::new() });
     }
 
     /// The next chunks of an entry; all of them, once they have come. An error where these cannot be its.
-    pub fn on_chunks(&mut self, entry: u32, chunks: &[Chunk]) -> Result<Option<Vec<Chunk>>, WireError> {
+    pub fn on_chunks(&mut self, entry: u32, chunks: &[Chunk]) -> Result<Option<(Version, Vec<Chunk>)>, WireError> {
         let begun = self.entries.values().filter(|coming| coming.count > 0).count();
         let coming = self.entries.get_mut(&entry).ok_or(WireError::UnexpectedAnswer)?;
-        let chunking = Chunking::of(coming.size);
+        let (chunking, (_, last)) = (Chunking::of(coming.version.size), coming.version.span);
         for chunk in chunks {
             let end = coming.end + u64::from(chunk.length);
-            if end > coming.size || !chunking.allows(chunk.length, end == coming.size) {
+            if end > last || !chunking.allows(chunk.length, end == last) {
                 return Err(WireError::Lengths);
             }
             coming.end = end;
@@ -147,7 +169,7 @@ impl Compared {
             return Err(WireError::Lengths);
         }
         coming.chunks.extend_from_slice(chunks);
-        Ok((coming.end == coming.size).then(|| std::mem::take(&mut coming.chunks)))
+        Ok((coming.end == last).then(|| (coming.version, std::mem::take(&mut coming.chunks))))
     }
 
     /// The bytes that came over the control link for chunks.
@@ -155,9 +177,12 @@ impl Compared {
         (chunks.len() * CHUNK) as u64
     }
 
-    /// What counts of ranges that are there of a file of this size.
-    pub fn told(ranges: &Ranges, size: u64) -> Ranges {
-        ranges.up_to(size.saturating_sub(LAST))
+    /// What counts of ranges that are there of a file of this size, of which this end takes the bytes up to `end`.
+    pub fn told(ranges: &Ranges, size: u64, end: u64) -> Ranges {
+        let mut told = ranges.up_to(end.saturating_sub(LAST));
+        let others = ranges.pairs().into_iter().filter(|(_, to)| end < size && *to > end);
+        others.for_each(|(from, to)| told.add(from.max(end), to));
+        told
     }
 
     /// An entry is in its place, or never will be.

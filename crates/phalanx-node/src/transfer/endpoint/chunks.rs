@@ -2,7 +2,7 @@
 
 use super::common::{Common, PAUSE};
 use crate::transfer::system;
-use phalanx_core::transfer::Chunking;
+use phalanx_core::transfer::{Chunking, Version};
 use phalanx_core::wire::transfer::Chunk;
 use phalanx_net::identity::random_token;
 use phalanx_net::sync::lock;
@@ -30,13 +30,19 @@ impl Key {
 /// Called with each chunk: its offset, its bytes, and its digest.
 pub type Each<'a> = dyn FnMut(u64, &[u8], Digest) -> io::Result<()> + 'a;
 
-/// Cuts a file of `size` bytes, and calls `each` with every chunk.
-pub fn cut(file: &File, size: u64, chunking: Chunking, key: &[u8; 32], each: &mut Each<'_>) -> io::Result<()> {
+/// Cuts a file's bytes of this range, and calls `each` with every chunk.
+pub fn cut(
+    file: &File,
+    (start, end): (u64, u64),
+    chunking: Chunking,
+    key: &[u8; 32],
+    each: &mut Each<'_>,
+) -> io::Result<()> {
     let mut buffer = vec![0; chunking.most() + PIECE.max(chunking.most())];
     // The buffer holds the file's bytes from `begin`, where the next chunk begins, in `from..to`.
-    let (mut begin, mut from, mut to) = (0, 0, 0);
+    let (mut begin, mut from, mut to) = (start, 0, 0);
     loop {
-        let unread = size - begin - (to - from) as u64;
+        let unread = end - begin - (to - from) as u64;
         if to - from < chunking.most() && unread > 0 {
             buffer.copy_within(from..to, 0);
             (from, to) = (0, to - from);
@@ -65,7 +71,7 @@ pub struct Queue {
 
 /// The chunks of an entry's new version.
 pub struct NewVersion {
-    pub entry: u32,
+    pub version: Version,
     pub key: [u8; 32],
     pub chunks: Vec<Chunk>,
 }
@@ -104,8 +110,9 @@ pub struct Index {
 }
 
 impl Index {
-    pub fn new(chunks: &[Chunk]) -> Index {
-        let mut end = 0;
+    /// The first chunk belongs at `start`.
+    pub fn new(chunks: &[Chunk], start: u64) -> Index {
+        let mut end = start;
         let places = chunks.iter().map(|chunk| {
             end += u64::from(chunk.length);
             (chunk.digest, end - u64::from(chunk.length), chunk.length)
@@ -138,7 +145,7 @@ mod tests {
         file.write_all_at(&bytes, 0).expect("is written");
         for size in [1 << 20, bytes.len() as u64, 1 << 30] {
             let (chunking, key, mut at) = (Chunking::of(size), Key::draw(), 0);
-            cut(&file, bytes.len() as u64, chunking, &key.0, &mut |offset, chunk, digest| {
+            cut(&file, (0, bytes.len() as u64), chunking, &key.0, &mut |offset, chunk, digest| {
                 let rest = &bytes[at..];
                 assert_eq!((offset, chunk), (at as u64, &rest[..chunking.cut(rest)]));
                 assert_eq!(digest, blake3::keyed_hash(&key.0, chunk).as_bytes()[..16]);
@@ -148,19 +155,27 @@ mod tests {
             .expect("is cut");
             assert_eq!(at, bytes.len());
         }
-        let too_long = cut(&file, 6_000_000, Chunking::of(1 << 20), &Key::draw().0, &mut |_, _, _| Ok(()));
+        let (chunking, key, mut all) = (Chunking::of(1 << 20), Key::draw(), Vec::new());
+        let mut note = |offset: u64, chunk: &[u8], _: Digest| -> io::Result<()> {
+            assert_eq!(offset, 1_000_000 + all.len() as u64);
+            all.extend_from_slice(chunk);
+            Ok(())
+        };
+        cut(&file, (1_000_000, 3_000_000), chunking, &key.0, &mut note).expect("is cut");
+        assert!(all == bytes[1_000_000..3_000_000]);
+        let too_long = cut(&file, (0, 6_000_000), Chunking::of(1 << 20), &Key::draw().0, &mut |_, _, _| Ok(()));
         assert_eq!(too_long.expect_err("it is shorter").kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
     fn a_chunk_is_put_wherever_it_is_wanted_and_once() {
         let chunk = |digest, length| Chunk { digest: [digest; 16], length };
-        let mut index = Index::new(&[chunk(1, 10), chunk(2, 20), chunk(1, 10), chunk(1, 30)]);
+        let mut index = Index::new(&[chunk(1, 10), chunk(2, 20), chunk(1, 10), chunk(1, 30)], 5);
         let offsets = |places: &[(Digest, u64, u32)]| places.iter().map(|place| place.1).collect::<Vec<_>>();
-        assert_eq!(offsets(index.take(&[1; 16], 10)), [0, 30]);
+        assert_eq!(offsets(index.take(&[1; 16], 10)), [5, 35]);
         assert_eq!(offsets(index.take(&[1; 16], 10)), [0; 0]);
         assert_eq!(offsets(index.take(&[2; 16], 21)), [0; 0], "another length");
-        assert_eq!(offsets(index.take(&[2; 16], 20)), [10]);
+        assert_eq!(offsets(index.take(&[2; 16], 20)), [15]);
         assert_eq!(offsets(index.take(&[3; 16], 10)), [0; 0]);
     }
 }

@@ -9,7 +9,7 @@ use crate::dial::printable;
 use crate::transfer::disk::sink::{Sink, Step};
 use crate::transfer::system;
 use phalanx_core::error::WireError;
-use phalanx_core::transfer::{Accept, Outcome, Receiving, SPLIT};
+use phalanx_core::transfer::{Accept, Outcome, Ranges, Receiving, SPLIT};
 use phalanx_core::wire::decode;
 use phalanx_core::wire::transfer::{Entry, Kind, Message, Record, Share, There, Totals, decode_chunks, decode_entries};
 use phalanx_net::frames::Frame;
@@ -259,18 +259,17 @@ impl Receiver {
 
     /// What to do with an entry of which only a share is wanted.
     fn shared(&self, number: u32, entry: &Entry, step: Step) -> Step {
-        let (Some(share), Step::Wanted(there), Kind::File { size }) = (self.share, &step, &entry.kind) else {
-            return step;
+        let (Some(share), Kind::File { size: size @ SPLIT.. }) = (self.share, &entry.kind) else { return step };
+        let without = |there: &Ranges| Some(share.without(there, *size)).filter(|there| there.bytes() < *size);
+        let step = match step {
+            Step::Wanted(there) => without(&there).map(Step::Wanted),
+            Step::Older(there) => without(&there).map(Step::Older),
+            step => return step,
         };
-        if *size < SPLIT {
-            return step;
-        }
-        let there = share.without(there, *size);
-        if there.bytes() < *size {
-            return Step::Wanted(there);
-        }
-        self.sink.leave(number);
-        Step::Shared
+        step.unwrap_or_else(|| {
+            self.sink.leave(number);
+            Step::Shared
+        })
     }
 
     /// Whether everything has arrived, although it may not be on the disk yet.

@@ -13,7 +13,7 @@ use crate::transfer::system;
 use bytes::Bytes;
 use cap_std::fs::Metadata;
 use phalanx_core::level::Mark;
-use phalanx_core::transfer::{Chunking, Ranges};
+use phalanx_core::transfer::{Chunking, Ranges, Version};
 use phalanx_core::wire::encode;
 use phalanx_core::wire::transfer::{Chunk, MOST_CHUNKS_TOLD, MOST_SAME, Message, encode_chunk};
 use phalanx_net::sync::lock;
@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 
 /// Interval at which the receiving end reports what it has found so far.
 const OFTEN: Duration = Duration::from_secs(1);
+/// How far bytes may have moved within a file, beside what it has grown or shrunk, when only a part of it is compared. Reading
+/// 16 MiB takes about 20 ms.
+const FAR: u64 = 16 << 20;
 
 impl Sender {
     /// The loop of a thread: sends the digests of files of which the other end has older versions, until the transfer is
@@ -31,19 +34,19 @@ impl Sender {
     pub fn tell_all_chunks(&self) {
         let mut engine = lock(&self.engine);
         while !self.common.is_over() {
-            let Some((entry, size)) = engine.next_older() else {
+            let Some(version) = engine.next_older() else {
                 engine = self.less.wait_timeout(engine, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             };
             drop(engine);
-            if let Err(error) = self.tell_chunks(entry, size) {
-                self.fail(entry, &error);
+            if let Err(error) = self.tell_chunks(version) {
+                self.fail(version.entry, &error);
             }
             engine = lock(&self.engine);
         }
     }
 
-    fn tell_chunks(&self, entry: u32, size: u64) -> io::Result<()> {
+    fn tell_chunks(&self, Version { entry, size, span }: Version) -> io::Result<()> {
         let opened = self.source.open_part(entry)?;
         let (mut count, mut body) = (0, Vec::new());
         let tell = |count: &mut u32, body: &mut Vec<u8>| {
@@ -56,7 +59,7 @@ impl Sender {
             self.common.moved.fetch_add(1, Ordering::Relaxed);
             self.common.link.send(Mark::None, start, vec![Bytes::from(body)]).map_err(io::Error::other)
         };
-        cut(&opened.file, size, Chunking::of(size), &self.key.0, &mut |_, chunk, digest| {
+        cut(&opened.file, span, Chunking::of(size), &self.key.0, &mut |_, chunk, digest| {
             encode_chunk(&Chunk { length: chunk.len() as u32, digest }, &mut body);
             count += 1;
             if count as usize == MOST_CHUNKS_TOLD { tell(&mut count, &mut body) } else { Ok(()) }
@@ -71,30 +74,30 @@ impl Receiver {
     pub fn on_chunks(&self, entry: u32, key: [u8; 32], chunks: &[Chunk]) -> Result<(), String> {
         self.common.moved.fetch_add(1, Ordering::Relaxed);
         let all = lock(&self.engine).on_chunks(entry, chunks).map_err(|error| error.to_string())?;
-        if let Some(chunks) = all {
-            self.older.add(NewVersion { entry, key, chunks });
+        if let Some((version, chunks)) = all {
+            self.older.add(NewVersion { version, key, chunks });
         }
         Ok(())
     }
 
     /// The loop of a thread: copies chunks from older versions to new ones, until the transfer is over.
     pub fn compare_all(&self) {
-        while let Some(NewVersion { entry, key, chunks }) = self.older.next(&self.common) {
-            let compared = self.compare(entry, &key, &chunks);
+        while let Some(NewVersion { version, key, chunks }) = self.older.next(&self.common) {
+            let compared = self.compare(version, &key, &chunks);
             if let Err(error) = compared {
-                self.fail(entry, error.to_string(), true);
+                self.fail(version.entry, error.to_string(), true);
             }
         }
     }
 
-    fn compare(&self, entry: u32, key: &[u8; 32], chunks: &[Chunk]) -> io::Result<()> {
-        let size = chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
-        let (mut index, mut found, mut last) = (Index::new(chunks), Ranges::default(), Instant::now());
+    fn compare(&self, version: Version, key: &[u8; 32], chunks: &[Chunk]) -> io::Result<()> {
+        let Version { entry, size, span } = version;
+        let (mut index, mut found, mut last) = (Index::new(chunks, span.0), Ranges::default(), Instant::now());
         let mut failed = None;
         let older = self.sink.older(entry);
         let read = older.and_then(|(older, length)| {
             let sparse = system::may_be_sparse(&Metadata::from_just_metadata(older.metadata()?));
-            cut(&older, length, Chunking::of(size), key, &mut |_, chunk, digest| {
+            cut(&older, around(version, length), Chunking::of(size), key, &mut |_, chunk, digest| {
                 if self.common.is_over() || lock(&self.engine).has_ended(entry) {
                     return Err(given_up());
                 }
@@ -144,6 +147,17 @@ impl Receiver {
             self.common.tell(&Message::Same { entry, ranges: Vec::new(), ended });
         }
     }
+}
+
+/// The range of an older version of this length in which the bytes of a span are looked for. If only a part of the new version
+/// is compared, they are looked for near their own place, so that the machines of a copy with stripes do not all read the whole
+/// older version.
+fn around(Version { size, span: (from, to), .. }: Version, length: u64) -> (u64, u64) {
+    if (from, to) == (0, size) {
+        return (0, length);
+    }
+    let far = size.abs_diff(length).saturating_add(FAR);
+    (from.saturating_sub(far).min(length), to.saturating_add(far).min(length))
 }
 
 fn given_up() -> io::Error {

@@ -85,8 +85,7 @@ impl Tree {
             return Ok(Step::Copied);
         }
         let older = || open_older(folder, &coming.name).is_ok_and(|(_, length)| is_similar(length, size));
-        let compares =
-            may_be_there && self.compares && self.share_of(&coming).is_none() && is_comparable(size) && older();
+        let compares = may_be_there && self.compares && is_comparable(size) && older();
         lock(&self.coming).insert(number, Arc::new(coming));
         Ok(if compares { Step::Older(there) } else { Step::Wanted(there) })
     }
