@@ -220,7 +220,7 @@ fn read(reader: Reader, link: &Link, line: &Line) {
 fn answer(line: &Line, questions: &Receiver<(Ask, Bytes)>) {
     let _ending = Ending(line);
     let mut desk = Desk::new(Places::Own, false, Room::endless());
-    let is_over = || line.is_closed();
+    let is_over = || line.is_over(); // this thread is of the process that made the line
     while let Ok((ask, body)) = questions.recv() {
         if is_over() {
             return;

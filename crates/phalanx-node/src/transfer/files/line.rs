@@ -159,11 +159,15 @@ impl Line {
 
     /// Whether no more answers can arrive.
     pub fn is_closed(&self) -> bool {
-        let is_over = match &self.way {
+        self.is_over() || self.is_copy()
+    }
+
+    /// The same for a thread of the process that created the line. Makes no system call.
+    pub fn is_over(&self) -> bool {
+        match &self.way {
             Way::There(link) => link.is_closed(),
             Way::Own { is_over, .. } => is_over.load(Ordering::Acquire),
-        };
-        is_over || self.is_copy()
+        }
     }
 
     /// Whether this process is a fork of the one that created the line. A fork has no thread that receives answers.
