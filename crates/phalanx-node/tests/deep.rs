@@ -70,7 +70,7 @@ fn deep_trees_are_listed_and_removed_with_few_files_open() {
     let listings: Vec<_> = (0..10)
         .map(|_| {
             let (path, filter, matching) = (bytes(&root.join("tree")), Filter::default(), Vec::new());
-            let wanted = Wanted { path, depth: u32::MAX, filter, matching };
+            let wanted = Wanted { path, depth: u32::MAX, filter, matching, contents: false };
             let listing = Listing::new(&session, wanted, &mut patient()).unwrap();
             assert!(!listing.page(&mut patient()).unwrap().unwrap().is_empty());
             listing

@@ -99,7 +99,7 @@ impl Files {
         matching: Vec<String>,
     ) -> PyResult<Listing> {
         let filter = Filter { include, exclude, ..Filter::default() };
-        let wanted = Wanted { path: bytes(path), depth, filter, matching };
+        let wanted = Wanted { path: bytes(path), depth, filter, matching, contents: false };
         let session = self.session()?;
         Ok(Listing(patiently(py, |go_on| files::Listing::new(&session, wanted, go_on))?))
     }

@@ -27,8 +27,8 @@ pub const MOST_TOLD: usize = 256 << 10;
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Ask {
     /// List a folder, and its subfolders down to `depth`. `matching`: report only entries that match one of these
-    /// patterns as a whole; none: everything. The answer also describes what the filter keeps.
-    List { handle: u32, path: Vec<u8>, depth: u32, filter: Filter, matching: Vec<String> },
+    /// patterns as a whole; none: everything. `contents`: tell digests of small files. The answer also describes what the filter keeps.
+    List { handle: u32, path: Vec<u8>, depth: u32, filter: Filter, matching: Vec<String>, contents: bool },
     /// The next page.
     More { handle: u32 },
     /// Describe what is at a path; the target of a symbolic link, if it `follows`.
@@ -155,6 +155,8 @@ pub struct About {
     pub modified: Time,
     /// What a listing's filter keeps; `None`: nothing was asked for, or it could not be read.
     pub kept: Option<Box<Kept>>,
+    /// The digest of a file's content, if contents were asked for, it is small, and it could be read.
+    pub content: Option<Box<[u8; 32]>>,
 }
 
 /// What an entry of a listing has beside contents, permissions and times, as far as that was asked for.
@@ -287,7 +289,7 @@ pub fn decode_found(count: u32, body: &[u8]) -> Result<Vec<Found>, WireError> {
 }
 
 /// Limit on an encoded entry. A page has room for it.
-pub const MOST_OF_ONE: usize = MOST_PATH + MOST_TARGET + MOST_NAME + 2 * MOST_OWNER + 128;
+pub const MOST_OF_ONE: usize = MOST_PATH + MOST_TARGET + MOST_NAME + 2 * MOST_OWNER + 192;
 
 #[cfg(test)]
 mod tests {
@@ -297,7 +299,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn list(path: &[u8], filter: Filter) -> Ask {
-        Ask::List { handle: 0, path: path.into(), depth: 0, filter, matching: Vec::new() }
+        Ask::List { handle: 0, path: path.into(), depth: 0, filter, matching: Vec::new(), contents: false }
     }
 
     #[test]
@@ -329,7 +331,8 @@ mod tests {
             let owner = Owner { number: 0, name: vec![b'a'; length] };
             let (extended, several_names) = ([0; 16], None);
             let kept = Kept { owner: None, group: Some(owner.clone()), extended, several_names };
-            let about = About { kind: Kind::Folder, mode: None, modified: (0, 0), kept: Some(Box::new(kept)) };
+            let about =
+                About { kind: Kind::Folder, mode: None, modified: (0, 0), kept: Some(Box::new(kept)), content: None };
             assert_eq!(
                 (about.check().is_ok(), Ask::Number { owner, group: true }.check().is_ok()),
                 (is_right, is_right)
@@ -361,8 +364,8 @@ mod tests {
             };
             let about = |path: &str| match path.len() % 3 {
                 0 => Err("unreadable".to_owned()),
-                1 => Ok(About { kind: Kind::File { size }, mode: Some(0o644), modified: (-1, 5), kept: None }),
-                _ => Ok(About { kind: Kind::Link { target: path.into() }, mode: None, modified: (0, 0), kept: kept(path) }),
+                1 => Ok(About { kind: Kind::File { size }, mode: Some(0o644), modified: (-1, 5), kept: None, content: Some(Box::new([3; 32])) }),
+                _ => Ok(About { kind: Kind::Link { target: path.into() }, mode: None, modified: (0, 0), kept: kept(path), content: None }),
             };
             let all: Vec<_> = paths.iter().map(|path| Found { path: path.as_bytes().into(), about: about(path) }).collect();
             let body = all.iter().fold(Vec::new(), |body, found| encode_found(found, body));

@@ -178,7 +178,14 @@ fn listings_that_go_on_are_few() {
     }
     let mut peer = lab.user();
     let filter = Filter::default;
-    let list = |handle| Ask::List { handle, path: bytes(lab.at("")), depth: 0, filter: filter(), matching: Vec::new() };
+    let list = |handle| Ask::List {
+        handle,
+        path: bytes(lab.at("")),
+        depth: 0,
+        filter: filter(),
+        matching: Vec::new(),
+        contents: false,
+    };
     for handle in 0..8 {
         assert!(matches!(peer.ask(&list(handle)), Answer::Page { more: true, .. }), "{handle}");
     }
@@ -211,8 +218,14 @@ fn questions_that_lead_elsewhere_are_refused_and_the_link_goes_on() {
     let secret = bytes(lab.folder.path().join("secret/precious"));
     let over = [lab.at("../secret/precious"), lab.at("way/precious"), PathBuf::from("data/x"), PathBuf::from("/")];
     for path in over.iter().map(bytes).chain([secret, Vec::new(), vec![0], vec![b'/'; 1 << 16]]) {
-        let list =
-            Ask::List { handle: 1, path: path.clone(), depth: 0, filter: Filter::default(), matching: Vec::new() };
+        let list = Ask::List {
+            handle: 1,
+            path: path.clone(),
+            depth: 0,
+            filter: Filter::default(),
+            matching: Vec::new(),
+            contents: false,
+        };
         let asks = [
             Ask::Open { handle: 1, path: path.clone() },
             Ask::Create { handle: 1, path: path.clone(), new: false },
@@ -240,7 +253,8 @@ fn patterns_that_would_take_for_ever_do_not() {
     let mut peer = lab.user();
     let hostile = format!("{}b", "*a".repeat(300));
     let filter = Filter { exclude: vec![hostile.clone(); 100], ..Filter::default() };
-    let list = Ask::List { handle: 1, path: bytes(lab.at("")), depth: 0, filter, matching: vec![hostile] };
+    let list =
+        Ask::List { handle: 1, path: bytes(lab.at("")), depth: 0, filter, matching: vec![hostile], contents: false };
     assert!(matches!(peer.ask(&list), Answer::Page { count: 0, more: false }));
     assert!(matches!(
         peer.ask(&Ask::Look { path: bytes(lab.at("no such")), follows: true }),

@@ -73,11 +73,11 @@ fn asking(lie: impl FnMut(&Ask) -> Option<Answers> + Send + 'static) -> Arc<Sess
 }
 
 fn file(size: u64) -> About {
-    About { kind: Kind::File { size }, mode: Some(0o644), modified: (0, 0), kept: None }
+    About { kind: Kind::File { size }, mode: Some(0o644), modified: (0, 0), kept: None, content: None }
 }
 
 fn folder() -> About {
-    About { kind: Kind::Folder, mode: None, modified: (0, 0), kept: None }
+    About { kind: Kind::Folder, mode: None, modified: (0, 0), kept: None, content: None }
 }
 
 fn page(found: &[(&[u8], Result<About, String>)], more: bool) -> (Answer, Vec<u8>) {
@@ -90,7 +90,7 @@ fn page(found: &[(&[u8], Result<About, String>)], more: bool) -> (Answer, Vec<u8
 fn wanted(depth: u32, exclude: &[&str], matching: &[&str]) -> Wanted {
     let texts = |of: &[&str]| of.iter().map(|text| (*text).to_owned()).collect();
     let filter = Filter { exclude: texts(exclude), ..Filter::default() };
-    Wanted { path: b"/x".into(), depth, filter, matching: texts(matching) }
+    Wanted { path: b"/x".into(), depth, filter, matching: texts(matching), contents: false }
 }
 
 /// What comes of a listing in which this is told.

@@ -32,6 +32,11 @@ impl Beneath {
         Ok((self.folder(path.parent().unwrap_or(Path::new("")))?, name))
     }
 
+    /// The folder itself.
+    pub fn root(&self) -> &Dir {
+        &self.root
+    }
+
     /// Opens a folder in it, or returns itself.
     pub fn folder(&mut self, path: &Path) -> io::Result<&Dir> {
         if path.as_os_str().is_empty() {
@@ -64,7 +69,7 @@ fn open_folder(root: &Dir, path: &Path) -> io::Result<Dir> {
 /// other end.
 #[cfg(unix)]
 pub fn open_file(folder: &Dir, name: &OsStr) -> io::Result<(File, u64)> {
-    use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
+    use rustix::fs::{AtFlags, FileType, statat};
     if Path::new(name).components().count() != 1 || matches!(name.as_encoded_bytes(), b"." | b"..") {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -72,17 +77,29 @@ pub fn open_file(folder: &Dir, name: &OsStr) -> io::Result<(File, u64)> {
     let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let kind = FileType::from_raw_mode(found.st_mode);
     check_file(kind == FileType::RegularFile, kind == FileType::Directory)?;
-    // If a link or a socket has taken the name meanwhile, opening it fails. If a pipe or a folder has, reading it fails. A
-    // device would be read, but only root can create one. So the opened file is examined again only if nothing is read of it,
-    // and a small file takes four system calls.
-    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(openat(folder, name, how, Mode::empty())?);
+    let file = open_listed(folder, name)?;
     let size = u64::try_from(found.st_size).unwrap_or(0);
     if size == 0 {
         let opened = file.metadata()?;
         check_file(opened.is_file(), opened.is_dir())?;
     }
     Ok((file, size))
+}
+
+/// Opens a file that was found to be one a moment ago.
+///
+/// If a link or a socket has taken the name meanwhile, opening it fails. If a pipe or a folder has, reading it fails. A device
+/// would be read, but only root can create one. So the opened file need not be examined again, unless nothing is read of it.
+#[cfg(unix)]
+pub fn open_listed(folder: &Dir, name: &OsStr) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, openat};
+    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(File::from(openat(folder, name, how, Mode::empty())?))
+}
+
+#[cfg(not(unix))]
+pub fn open_listed(folder: &Dir, name: &OsStr) -> io::Result<File> {
+    Ok(open_file(folder, name)?.0)
 }
 
 #[cfg(not(unix))]
@@ -133,7 +150,7 @@ pub fn about(metadata: &Metadata, link: impl FnOnce() -> io::Result<PathBuf>) ->
         return Err(io::Error::other("what the link says is too long"));
     }
     let modified = metadata.modified().map_or((0, 0), |time| system::to_time(time.into_std()));
-    Ok(About { kind, mode: system::mode(metadata), modified, kept: None })
+    Ok(About { kind, mode: system::mode(metadata), modified, kept: None, content: None })
 }
 
 /// An error if a name is too long for the protocol.

@@ -1,6 +1,6 @@
 //! The differences between two folders at two ends. Pages of both listings are read in turn. Equal entries are forgotten as
 //! soon as both ends have listed them, so little memory is needed if both list folders in the same order. Meanwhile digests
-//! of contents are requested, several requests ahead, so that neither end waits for the other.
+//! of contents are requested, several requests ahead, so that neither end waits for the other. Those of small files are listed.
 
 mod entries;
 mod same_size;
@@ -110,8 +110,8 @@ impl Comparison {
         let sides: Vec<_> = [source].into_iter().chain(target).collect();
         let mut listings = Vec::new();
         for Side { session, path } in &sides {
-            let wanted =
-                Wanted { path: path.clone(), depth: u32::MAX, filter: how.filter.clone(), matching: Vec::new() };
+            let (filter, matching, contents) = (how.filter.clone(), Vec::new(), how.contents && sides.len() > 1);
+            let wanted = Wanted { path: path.clone(), depth: u32::MAX, filter, matching, contents };
             listings.push(Some(Listing::new(session, wanted, go_on)?));
         }
         let (told, same_size, counts, keeping) =
@@ -239,7 +239,7 @@ impl Comparison {
         self.counts.dated += u64::from(source.kind == Kind::Folder && source.modified != target.modified);
         match (&source.kind, &target.kind) {
             (Kind::File { size }, Kind::File { size: other }) if self.how.contents && size == other => {
-                self.same_size.add(Pair { path, ends, other_kept });
+                self.same_size.add(Pair { path, ends, other_kept }, out);
             }
             _ if other_kept || differ(source, target) || (self.how.tells_special && is_special(source)) => {
                 out.push(Told { path, ends: ends.map(Some), verdict: Verdict::Listed, other_kept });

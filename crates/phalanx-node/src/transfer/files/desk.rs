@@ -64,18 +64,19 @@ impl Desk {
 
     fn try_answer(&mut self, ask: Ask, body: &[u8], is_over: &(dyn Fn() -> bool + Sync)) -> io::Result<Answered> {
         let answer = match ask {
-            Ask::List { handle, path, depth, filter, matching } => {
+            Ask::List { handle, path, depth, filter, matching, contents } => {
                 let (path_filter, matching) = (PathFilter::new(&filter)?, Matching::new(&matching)?);
                 self.check_room(handle)?;
                 if self.walks.len() >= MOST_WALKS && matches!(self.places, Places::Exported(_)) {
                     return Err(io::Error::other(format!("{MOST_WALKS} folders are being listed already")));
                 }
                 let folder = self.folder(&path, false).map_err(named(&path))?;
-                let walk = Walk::new(folder, depth, path_filter, matching, &self.room)?;
+                let mut walk = Walk::new(folder, depth, path_filter, matching, &self.room)?;
+                walk.tell_contents(contents);
                 self.walks.insert(handle, walk);
-                return self.page(handle);
+                return self.page(handle, is_over);
             }
-            Ask::More { handle } => return self.page(handle),
+            Ask::More { handle } => return self.page(handle, is_over),
             Ask::Look { path, follows } => Answer::Found(self.look(&path, follows)?),
             Ask::Locate { path } => self.locate(&path)?,
             Ask::Number { owner, group } => Answer::Number(keeping::number(&owner, group)),
@@ -132,8 +133,8 @@ impl Desk {
         Ok((answer, Vec::new()))
     }
 
-    fn page(&mut self, handle: u32) -> io::Result<Answered> {
-        let (count, body, more) = self.walks.get_mut(&handle).ok_or_else(unknown)?.page();
+    fn page(&mut self, handle: u32, is_over: &(dyn Fn() -> bool + Sync)) -> io::Result<Answered> {
+        let (count, body, more) = self.walks.get_mut(&handle).ok_or_else(unknown)?.page(is_over);
         if !more {
             self.walks.remove(&handle);
         }

@@ -92,17 +92,19 @@ pub struct Wanted {
     pub filter: Filter,
     /// Only entries that match one of these patterns as a whole are told; empty: all of them.
     pub matching: Vec<String>,
+    /// Digests of small files are told.
+    pub contents: bool,
 }
 
 impl Listing {
     /// Begins a listing.
     pub fn new(session: &Arc<Session>, wanted: Wanted, go_on: &mut GoesOn<'_>) -> Result<Listing, FilesError> {
-        let Wanted { path, depth, filter, matching } = wanted;
+        let Wanted { path, depth, filter, matching, contents } = wanted;
         // Before the request, because answers are checked against them.
         let wrong = |error: io::Error| FilesError::Failed(Why::Other, printable(&error.to_string()));
         let (path_filter, known) = (PathFilter::new(&filter).map_err(wrong)?, Matching::new(&matching).map_err(wrong)?);
         let opened = Opened::new(session);
-        let ask = Ask::List { handle: opened.handle, path, depth, filter, matching };
+        let ask = Ask::List { handle: opened.handle, path, depth, filter, matching, contents };
         let asked = Instant::now();
         let waiting = opened.ask(&ask, Bytes::new(), go_on)?;
         let depth = (depth as usize).min(MOST_DEEP);

@@ -2,6 +2,7 @@
 //! names than were read at once.
 
 use super::beneath::{Beneath, MOST_DEEP, about, check_name, open_file};
+use super::digests::{MOST_THREADS, SMALL, of_listed};
 use super::keeping::kept;
 use super::room::{Room, Taken};
 use crate::transfer::disk::attributes;
@@ -20,12 +21,20 @@ use std::time::{Duration, Instant};
 const OFTEN: Duration = Duration::from_millis(500);
 /// Names of a folder that are read at once.
 const BATCH: usize = 128;
+/// Limits on encoded lengths: of an entry's lengths, size, mode and time; of what is kept of it, without names; of a digest.
+const NUMBERS: usize = 40;
+const KEPT: usize = 64;
+const CONTENT: usize = 32;
 /// Longest time for reading a batch, however slow patterns and disk are, so that a client that has left is noticed.
 const LONGEST: Duration = Duration::from_secs(2);
 /// Most folders above the current one that have more names than were read at once.
 const MOST_LARGE: usize = 32;
 /// Descriptors for a folder that is read.
 const OPEN: usize = 2;
+/// Descriptors while the files of a page are read: for each thread a file and three folders.
+const OPEN_MEANWHILE: usize = 4 * MOST_THREADS;
+/// Bytes of files whose digests are told in one page. Reading 32 MiB takes about 10 ms, or much longer from a slow disk.
+const MOST_READ: u64 = 32 << 20;
 
 /// A listing in progress.
 pub struct Walk {
@@ -34,6 +43,8 @@ pub struct Walk {
     depth: usize,
     path_filter: PathFilter,
     matching: Option<Matching>,
+    /// Digests of small files are told.
+    contents: bool,
     /// An entry that was found and did not fit the last page.
     next: Option<Found>,
     room: Room,
@@ -51,7 +62,7 @@ struct Level {
 
 /// An entry of a folder. `looked`: its metadata, if it is to be listed.
 struct Entry {
-    /// Its path within the listed folder.
+    /// Its path within the listed folder, or that of its folder if its own is too long.
     path: PathBuf,
     is_entered: bool,
     looked: Option<io::Result<Metadata>>,
@@ -68,25 +79,58 @@ impl Walk {
     ) -> io::Result<Walk> {
         let (beneath, levels, taken) = (Beneath::new(root), Vec::new(), room.take(OPEN)?);
         let (depth, room) = (depth as usize, room.clone());
-        let mut walk = Walk { beneath, levels, depth, path_filter, matching, next: None, room, _taken: taken };
+        let mut walk =
+            Walk { beneath, levels, depth, path_filter, matching, contents: false, next: None, room, _taken: taken };
         walk.enter(PathBuf::new())?;
         Ok(walk)
     }
 
+    /// Digests of small files are told, or not.
+    pub fn tell_contents(&mut self, contents: bool) {
+        self.contents = contents;
+    }
+
     /// The next page: the number of entries, their encoding, and whether there may be more.
-    pub fn page(&mut self) -> (u32, Vec<u8>, bool) {
-        let (mut count, mut body, until) = (0, Vec::new(), Instant::now() + OFTEN);
-        while count < MOST_FOUND && body.len() + MOST_OF_ONE < MOST_BODY as usize && Instant::now() < until {
+    pub fn page(&mut self, is_over: &(dyn Fn() -> bool + Sync)) -> (u32, Vec<u8>, bool) {
+        let (mut all, mut length, mut unread, until) = (Vec::new(), 0, 0, Instant::now() + OFTEN);
+        let mut more = true;
+        while all.len() < MOST_FOUND as usize
+            && length + MOST_OF_ONE < MOST_BODY as usize
+            && unread < MOST_READ
+            && Instant::now() < until
+        {
             match self.step() {
                 Some(Some(found)) => {
-                    body = encode_found(&found, body);
-                    count += 1;
+                    length += most_encoded(&found);
+                    unread += if self.contents { small(&found).unwrap_or(0) } else { 0 };
+                    all.push(found);
                 }
                 Some(None) => {}
-                None => return (count, body, false),
+                None => {
+                    more = false;
+                    break;
+                }
             }
         }
-        (count, body, true)
+        if self.contents {
+            self.add_contents(&mut all, is_over);
+        }
+        let body = all.iter().fold(Vec::with_capacity(length), |body, found| encode_found(found, body));
+        debug_assert!(body.len() <= length);
+        (all.len() as u32, body, more)
+    }
+
+    /// Adds the digests of small files. A file that cannot be read gets none, and the client asks for it by its name.
+    fn add_contents(&self, all: &mut [Found], is_over: &(dyn Fn() -> bool + Sync)) {
+        let Ok(_taken) = self.room.take(OPEN_MEANWHILE) else { return };
+        let files: Vec<_> = all.iter().filter_map(|found| Some((&found.path[..], small(found)?))).collect();
+        let digests = of_listed(self.beneath.root(), &files, is_over);
+        let listed = all.iter_mut().filter(|found| small(found).is_some());
+        for (found, digest) in listed.zip(digests) {
+            if let Ok(about) = &mut found.about {
+                about.content = digest.map(Box::new);
+            }
+        }
     }
 
     /// The next entry to list.
@@ -113,8 +157,7 @@ impl Walk {
 
     /// Lists one entry. If it is a folder, the walk enters it.
     fn tell(&mut self, Entry { path, is_entered, looked }: Entry) -> Option<Found> {
-        let named = if is_too_long(&path) { split(&path).0 } else { &path };
-        let bytes = system::to_bytes(named.as_os_str());
+        let bytes = system::to_bytes(path.as_os_str());
         let told = looked.map(|looked| looked.and_then(|metadata| self.describe(&path, &metadata)));
         if is_entered {
             self.next = self.enter(path).err().map(|error| failed(bytes.clone(), &error));
@@ -129,9 +172,13 @@ impl Walk {
 
     /// The facts about an entry, and what the filter keeps of it, if that can be read.
     fn describe(&mut self, path: &Path, metadata: &Metadata) -> io::Result<About> {
-        let ((folder, name), keeps) = (split(path), self.path_filter.keeps());
-        let mut found = about(metadata, || self.beneath.folder(folder)?.read_link_contents(name))?;
+        let keeps = self.path_filter.keeps();
+        let mut found = about(metadata, || {
+            let (folder, name) = split(path);
+            self.beneath.folder(folder)?.read_link_contents(name)
+        })?;
         if keeps != Keeps::default() && found.kind != Kind::Other {
+            let (folder, name) = split(path);
             let open = || match found.kind {
                 Kind::Folder => attributes::open_folder(self.beneath.folder(path)?),
                 _ => Ok(open_file(self.beneath.folder(folder)?, name)?.0),
@@ -178,10 +225,11 @@ impl Walk {
 
     /// What to do with a name in a folder; `None`: nothing.
     fn look(&self, folder: &Path, entry: &DirEntry) -> Option<Entry> {
-        let path = folder.join(entry.file_name());
-        if is_too_long(&path) {
+        let name = entry.file_name();
+        let path = folder.join(&name);
+        if is_too_long(&path, &name) {
             let looked = Some(Err(io::Error::other("a name in it is too long")));
-            return Some(Entry { path, is_entered: false, looked });
+            return Some(Entry { path: folder.to_owned(), is_entered: false, looked });
         }
         let is_folder = system::is_folder(entry);
         if !self.path_filter.is_empty() && !self.path_filter.takes(&path, is_folder) {
@@ -202,8 +250,30 @@ fn split(path: &Path) -> (&Path, &OsStr) {
 }
 
 /// Whether a path, or its last name, is too long for the protocol.
-fn is_too_long(path: &Path) -> bool {
-    path.as_os_str().len() > MOST_PATH || check_name(split(path).1.as_encoded_bytes()).is_err()
+fn is_too_long(path: &Path, name: &OsStr) -> bool {
+    path.as_os_str().len() > MOST_PATH || check_name(name.as_encoded_bytes()).is_err()
+}
+
+/// The size of a file whose digest is told. Nothing is read of an empty file, so it is left to a request by its name.
+fn small(found: &Found) -> Option<u64> {
+    match found.about.as_ref().map(|about| &about.kind) {
+        Ok(Kind::File { size: size @ 1..=SMALL }) => Some(*size),
+        _ => None,
+    }
+}
+
+/// Limit on the encoded length of an entry.
+fn most_encoded(found: &Found) -> usize {
+    let about = match &found.about {
+        Ok(about) => about,
+        Err(reason) => return NUMBERS + found.path.len() + reason.len(),
+    };
+    let target = if let Kind::Link { target } = &about.kind { target.len() } else { 0 };
+    let owners = about.kept.iter().flat_map(|kept| [&kept.owner, &kept.group]).flatten();
+    let names: usize = owners.map(|owner| owner.name.len()).sum();
+    let kept = if about.kept.is_some() { KEPT + names } else { 0 };
+    let content = if small(found).is_some() { CONTENT } else { 0 };
+    NUMBERS + found.path.len() + target + kept + content
 }
 
 fn found(path: Vec<u8>, about: About) -> Found {

@@ -45,7 +45,12 @@ struct Asked {
 }
 
 impl SameSize {
-    pub fn add(&mut self, pair: Pair) {
+    /// Compares two files if both ends have told digests of them, which they do of small files, or else adds them.
+    pub fn add(&mut self, pair: Pair, out: &mut Vec<Told>) {
+        if let [Some(one), Some(other)] = pair.ends.each_ref().map(|end| end.content.as_deref()) {
+            let is_same = one == other;
+            return self.note(pair, (!is_same).then_some(Verdict::OtherContent), out);
+        }
         self.size = self.size.saturating_add(pair.size());
         self.names += pair.path.len();
         self.files.push_back(pair);
@@ -101,17 +106,23 @@ impl SameSize {
     fn compare(&mut self, out: &mut Vec<Told>, go_on: &mut GoesOn<'_>) -> Result<(), FilesError> {
         let Some(Asked { files, waiting: [one, other] }) = self.asked.pop_front() else { return Ok(()) };
         let (one, other) = (digests(one, files.len(), go_on)?, digests(other, files.len(), go_on)?);
-        for (Pair { path, ends, other_kept }, digests) in files.into_iter().zip(one.into_iter().zip(other)) {
-            self.compared += 1;
+        for (pair, digests) in files.into_iter().zip(one.into_iter().zip(other)) {
             let verdict = match digests {
-                (Err(reason), _) => Verdict::Unread(printable(&reason)),
-                (one, other) if one != other => Verdict::OtherContent,
-                _ if !other_kept && !differ(&ends[0], &ends[1]) => continue,
-                _ => Verdict::SameContent,
+                (Err(reason), _) => Some(Verdict::Unread(printable(&reason))),
+                (one, other) => (one != other).then_some(Verdict::OtherContent),
             };
-            out.push(Told { path, ends: ends.map(Some), verdict, other_kept });
+            self.note(pair, verdict, out);
         }
         Ok(())
+    }
+
+    /// Counts a compared file. `verdict`: how its contents differ.
+    fn note(&mut self, Pair { path, ends, other_kept }: Pair, verdict: Option<Verdict>, out: &mut Vec<Told>) {
+        self.compared += 1;
+        let has_changed = || other_kept || differ(&ends[0], &ends[1]);
+        if let Some(verdict) = verdict.or_else(|| has_changed().then_some(Verdict::SameContent)) {
+            out.push(Told { path, ends: ends.map(Some), verdict, other_kept });
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 fn about(kept: Option<Kept>) -> About {
-    About { kind: Kind::File { size: 1 }, mode: None, modified: (0, 0), kept: kept.map(Box::new) }
+    About { kind: Kind::File { size: 1 }, mode: None, modified: (0, 0), kept: kept.map(Box::new), content: None }
 }
 
 fn nothing() -> Kept {

@@ -16,7 +16,7 @@ fn walk(folder: &Path, depth: u32, filter: &Filter, matching: &[&str]) -> Walk {
 fn all(mut walk: Walk) -> BTreeMap<String, Result<About, String>> {
     let mut all = BTreeMap::new();
     loop {
-        let (count, body, more) = walk.page();
+        let (count, body, more) = walk.page(&|| false);
         for found in decode_found(count, &body).expect("is whole") {
             all.insert(String::from_utf8(found.path).expect("is text"), found.about);
         }
@@ -72,7 +72,7 @@ fn a_folder_of_many_comes_in_pages_that_are_bounded() {
     let mut walk = walk(folder.path(), 0, &Filter::default(), &[]);
     let (mut pages, mut total) = (0, 0);
     loop {
-        let (count, body, more) = walk.page();
+        let (count, body, more) = walk.page(&|| false);
         assert!(body.len() as u64 <= MOST_BODY && count <= MOST_FOUND);
         (pages, total) = (pages + 1, total + count);
         if !more {
@@ -114,4 +114,42 @@ fn folders_that_are_too_deep_are_named_and_end_nothing() {
     let all = all(walk(folder.path(), u32::MAX, &Filter::default(), &[]));
     assert!(all.contains_key("z"));
     assert_eq!(all.values().filter(|about| about.is_err()).count(), 1);
+}
+
+#[test]
+fn digests_of_small_files_are_told_where_they_are_asked_for() {
+    let folder = tree();
+    let large = vec![7; SMALL as usize + 1];
+    for (name, content) in [("empty", &[][..]), ("small", &large[1..]), ("large", &large)] {
+        std::fs::write(folder.path().join("a").join(name), content).expect("is written");
+    }
+    let listed = |contents| {
+        let mut walk = walk(folder.path(), u32::MAX, &Filter::default(), &[]);
+        walk.tell_contents(contents);
+        all(walk)
+    };
+    let digest = |content: &[u8]| Some(Box::new(blake3::hash(content).into()));
+    let found = listed(true);
+    let content = |path: &str| found[path].as_ref().expect("is told").content.clone();
+    assert_eq!(content("a/b/c/w.csv"), digest(b"a/b/c/w.csv"));
+    assert_eq!(content("a/small"), digest(&large[1..]));
+    for path in ["a", "a/empty", "a/large", "a/up"] {
+        assert_eq!(content(path), None, "{path}");
+    }
+    assert!(listed(false).values().flatten().all(|about| about.content.is_none()));
+}
+
+#[test]
+fn a_file_that_shrinks_before_it_is_read_gets_no_digest() {
+    let folder = tree();
+    let mut walk = walk(folder.path(), u32::MAX, &Filter::default(), &[]);
+    walk.tell_contents(true);
+    let path = folder.path().join("x.csv");
+    // Called before each file is read, when all of the page are listed.
+    let (_, body, _) = walk.page(&|| std::fs::write(&path, "").is_err());
+    let found = decode_found(9, &body).expect("is whole");
+    let content = |path: &[u8]| found.iter().find(|one| one.path == path).map(|one| one.about.clone());
+    let about = content(b"x.csv").expect("is listed").expect("is described");
+    assert_eq!((about.kind, about.content), (Kind::File { size: 5 }, None));
+    assert!(content(b"a/y.csv").expect("is listed").expect("is described").content.is_some());
 }
