@@ -3,7 +3,7 @@
 use super::beneath::{Beneath, about, is_missing, why};
 use super::contents::{Reading, Writing};
 use super::digests::{MOST_THREADS, digests};
-use super::keeping;
+use super::kept;
 use super::locate;
 use super::remove::{Tally, remove};
 use super::room::{Room, Taken};
@@ -79,7 +79,7 @@ impl Desk {
             Ask::More { handle } => return self.page(handle, is_over),
             Ask::Look { path, follows } => Answer::Found(self.look(&path, follows)?),
             Ask::Locate { path } => self.locate(&path)?,
-            Ask::Number { owner, group } => Answer::Number(keeping::number(&owner, group)),
+            Ask::Number { owner, group } => Answer::Number(kept::number(&owner, group)),
             Ask::Remove { folder, names, all } => {
                 let _taken = self.room.take(OPEN_MEANWHILE)?;
                 remove(self.folder(&folder, true)?, &names, all, is_over).answer()

@@ -8,6 +8,7 @@ mod contents;
 mod desk;
 mod digests;
 mod keeping;
+mod kept;
 mod line;
 mod locate;
 mod opened;

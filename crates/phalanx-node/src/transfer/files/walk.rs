@@ -3,7 +3,7 @@
 
 use super::beneath::{Beneath, MOST_DEEP, about, check_name, open_file};
 use super::digests::{MOST_THREADS, SMALL, of_listed};
-use super::keeping::kept;
+use super::kept::kept;
 use super::room::{Room, Taken};
 use crate::transfer::disk::attributes;
 use crate::transfer::patterns::filter::{Matching, PathFilter};

@@ -1,6 +1,8 @@
 //! Tests of what counts as kept.
 
 use super::*;
+use crate::transfer::files::kept::digest;
+use phalanx_core::wire::files::Kept;
 
 fn about(kept: Option<Kept>) -> About {
     About { kind: Kind::File { size: 1 }, mode: None, modified: (0, 0), kept: kept.map(Box::new), content: None }
