@@ -200,7 +200,8 @@ def test_a_rank_does_what_ranks_do(site: Site) -> None:
 
 
 def test_ranks_of_a_program_share_memory(site: Site) -> None:
-    """The ranks of a program are in one cage, because large messages are read from the sender's memory."""
+    """The ranks of a program are in one cage, because large messages are read from the sender's memory,
+    and windows are opened as files of another rank."""
     source = """
         import ctypes
         import os
@@ -215,18 +216,21 @@ def test_ranks_of_a_program_share_memory(site: Site) -> None:
             bsp.push_reg(others)
             bsp.sync()
             bsp.put(1 - bsp.pid(), own, others)
-            bsp.send(1 - bsp.pid(), (os.getpid(), own.ctypes.data))
+            window = os.memfd_create("window")
+            os.write(window, b"of %d" % bsp.pid())
+            bsp.send(1 - bsp.pid(), (os.getpid(), own.ctypes.data, window))
             bsp.sync()
-            ((process, address),) = [message.payload for message in bsp.messages()]
+            ((process, address, file),) = [message.payload for message in bsp.messages()]
+            opened = os.read(os.open(f"/proc/{process}/fd/{file}", os.O_RDWR), 4).decode()
             read = np.zeros(4)
             there, here = Vector(address, 32), Vector(read.ctypes.data, 32)
             library = ctypes.CDLL(None, use_errno=True)
             library.process_vm_readv.restype = ctypes.c_ssize_t
             count = library.process_vm_readv(process, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
-            print(others.sum() / others.size, count, read[0])
+            print(others.sum() / others.size, count, read[0], opened)
             bsp.sync()
     """
-    assert site.run(source, 2) == ["8.0 32 8.0\n", "7.0 32 7.0\n"]
+    assert site.run(source, 2) == ["8.0 32 8.0 of 1\n", "7.0 32 7.0 of 0\n"]
 
 
 def test_without_a_cage_a_task_has_the_rights_of_the_account(tmp_path: Path) -> None:
