@@ -16,8 +16,8 @@ class CopyOrder:
 
     address: str
     source: str | None
-    #: The text of the identity file, the names in certificates by address, the file of known members, and the files with
-    #: lists of revoked certificates.
+    #: The text of the identity file, the names in certificates by address, the file of known members, and the files
+    #: with lists of revoked certificates.
     dialler: tuple[str, dict[str, str], str, list[str]]
     #: The default policy, the trusted networks, and the text of a rules file.
     policy: tuple[str, list[str], str | None]
