@@ -57,3 +57,10 @@ fn the_kind_is_said_and_a_wrong_grant_is_refused() {
     let wrong = Settings { grants: vec!["/there/is/no/such:ro".into()], ..Settings::default() };
     assert!(Cage::new(wrong).unwrap_err().contains("/there/is/no/such"));
 }
+
+#[test]
+fn the_memory_of_a_process_with_keys_is_closed() {
+    use rustix::process::{DumpableBehavior, dumpable_behavior};
+    hide_memory().unwrap();
+    assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
+}
