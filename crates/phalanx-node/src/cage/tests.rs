@@ -14,8 +14,16 @@ fn says(settings: Settings, script: &str, folder: &Path) -> Result<String, Box<d
     Ok(String::from_utf8([output.stdout, output.stderr].concat())?)
 }
 
+/// Whether this kernel can cage. Where it cannot, which is told, there is nothing to test.
+fn can_cage() -> bool {
+    support().inspect_err(|why| eprintln!("not tested: {why}")).is_ok()
+}
+
 #[test]
 fn a_process_reads_the_system_and_writes_in_its_folder_only() {
+    if !can_cage() {
+        return;
+    }
     let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::write(other.path().join("secret"), "hidden").unwrap();
     let there = other.path().display();
@@ -27,6 +35,9 @@ fn a_process_reads_the_system_and_writes_in_its_folder_only() {
 
 #[test]
 fn a_grant_opens_a_folder_for_reading_or_for_writing() {
+    if !can_cage() {
+        return;
+    }
     let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::write(other.path().join("data"), "granted").unwrap();
     let there = other.path().display();
@@ -52,7 +63,7 @@ fn without_files_a_process_still_has_a_folder_an_environment_and_no_core_dumps()
 fn the_kind_is_said_and_a_wrong_grant_is_refused() {
     let files = Cage::new(Settings::default()).unwrap();
     let none = Cage::new(Settings { kind: Some(Kind::None), ..Settings::default() }).unwrap();
-    assert!(files.describe().starts_with("files"), "{}", files.describe());
+    assert!(files.describe().starts_with(if can_cage() { "files" } else { "none" }), "{}", files.describe());
     assert_eq!(none.describe(), "none: --cage none");
     let wrong = Settings { grants: vec!["/there/is/no/such:ro".into()], ..Settings::default() };
     assert!(Cage::new(wrong).unwrap_err().contains("/there/is/no/such"));

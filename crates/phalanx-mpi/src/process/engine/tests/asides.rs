@@ -10,9 +10,9 @@ fn words_of_all_lengths_arrive_whole_and_their_memory_serves_the_next_ones() {
         let mut engines = make(2);
         for round in 0..3u8 {
             let word = |index: usize| vec![round.wrapping_mul(50) + index as u8 + 1; lengths[index]];
-            for index in 0..lengths.len() {
-                let mut memory = engines[0].memory_for(lengths[index]);
-                assert!(memory.is_empty() && memory.capacity() >= lengths[index]);
+            for (index, length) in lengths.into_iter().enumerate() {
+                let mut memory = engines[0].memory_for(length);
+                assert!(memory.is_empty() && memory.capacity() >= length);
                 memory.extend_from_slice(&word(index));
                 assert!(engines[0].send_aside(1, 6, 0, memory));
                 settle(&mut engines);
