@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cluster.grid import Grid
@@ -14,8 +17,11 @@ from laboratory.namespaces import LAB
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    """An empty lab."""
+    """An empty lab. Executors that an earlier test has killed have left folders to the next one, which removes them
+    once they are a minute old; here they are gone, so that tests see only what their own programs leave."""
     require(*LAB)
+    for left in Path(tempfile.gettempdir()).glob("phalanx-programs-of-user-*"):
+        shutil.rmtree(left)
     with Lab() as made:
         yield made
 
