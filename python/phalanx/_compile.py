@@ -172,8 +172,8 @@ class _Compiler:
         self._marks = around
         return at
 
-    # A new skeleton needs a place here, in `_parts` (how deep programs are) if it has parts, and in `_marks_of` if it calls
-    # functions itself: without that, what a marked function gets would travel unmarked.
+    # A new skeleton needs a place here, in `_parts` (how deep programs are) if it has parts, and in `_marks_of` if it
+    # calls functions itself: without that, what a marked function gets would travel unmarked.
     def _add(self, program: Any, at: Opening) -> Opening:
         if isinstance(program, Map):
             return self._map(program.split, program.program, program.join, at)
