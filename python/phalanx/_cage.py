@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from phalanx._commands import named_variables
 from phalanx._reach import EXECUTOR, home
 from phalanx.errors import IdentityError, PolicyError
 from phalanx.words import Cage, StrPath
@@ -49,7 +50,7 @@ def settings(
         "private": [os.path.abspath(path) for path in _private(identity, directory)],  # noqa: PTH100 links are read later
         "home": _home(),
         "grants": list(grants),
-        "variables": list((_user_packages() | _asked(variables)).items()),
+        "variables": list((_user_packages() | named_variables(variables, PolicyError)).items()),
     }
 
 
@@ -68,18 +69,6 @@ def _user_packages() -> dict[str, str]:
     """The variable that says where the owner's packages are, because users' processes have another home folder."""
     there = site.ENABLE_USER_SITE and site.USER_BASE
     return {"PYTHONUSERBASE": there} if there else {}
-
-
-def _asked(variables: Iterable[str]) -> dict[str, str]:
-    """The variables that the owner names, as far as they are set."""
-    found = {}
-    for word in variables:
-        name, equals, value = word.partition("=")
-        if not name:
-            raise PolicyError(f"--env {word}: write NAME=VALUE, or NAME")
-        if equals or name in os.environ:
-            found[name] = value if equals else os.environ[name]
-    return found
 
 
 def _private(identity: StrPath | None, directory: StrPath | None) -> Iterator[StrPath]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from phalanx.errors import LaunchError
+from phalanx.errors import LaunchError, PhalanxError
 
 #: The folder of the libraries that programs are linked against and that mpi4py loads.
 LIBRARIES = Path(__file__).with_name("_mpi")
@@ -36,10 +36,16 @@ def library_variables() -> dict[str, str]:
 def asked_variables(asked: Iterable[str]) -> dict[str, str]:
     """The variables of ``--env``: ``NAME=VALUE``, or ``NAME`` for what it is here. Raises LaunchError."""
     found = {} if "PYTHONUNBUFFERED" in os.environ else {"PYTHONUNBUFFERED": "1"}  # so that output appears at once
-    for word in asked:
+    return found | named_variables(asked, LaunchError)
+
+
+def named_variables(words: Iterable[str], wrong: type[PhalanxError]) -> dict[str, str]:
+    """The variables of ``NAME=VALUE``, or ``NAME`` for what it is here, as far as they are set. Raises ``wrong``."""
+    found = {}
+    for word in words:
         name, equals, value = word.partition("=")
         if not name:
-            raise LaunchError(f"--env {word}: write NAME=VALUE, or NAME")
+            raise wrong(f"--env {word}: write NAME=VALUE, or NAME")
         if equals or name in os.environ:
             found[name] = value if equals else os.environ[name]
     return found

@@ -1,7 +1,8 @@
 //! Text of others, made safe for a terminal and a log.
 //!
-//! An attacker may have chosen what a task prints, what a peer says, or the name of a file, to steer the reader's terminal: to set its
-//! title, clear it, write over another line, or show text in another order. Only this module says which characters can do that. They are shown as `\x1b` or `\u{202e}`.
+//! An attacker may choose what a task prints, what a peer says, or the name of a file. With such text the attacker can steer the
+//! reader's terminal: set its title, clear it, write over another line, or show text in another order. Only this module says
+//! which characters can do that. They are shown as `\x1b` or `\u{202e}`.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -43,7 +43,7 @@ pub struct Shaken {
     peer: CertificateDer<'static>,
     resumed: bool,
     /// By which the link is closed when the peer's certificate is revoked.
-    pub watch: Option<Watch>,
+    pub(crate) watch: Option<Watch>,
 }
 
 impl Shaken {
@@ -73,8 +73,7 @@ impl Shaken {
 
     /// Checks that the peer's certificate was not revoked. A link over this connection ends when it is revoked later.
     pub fn heed(&mut self, revocations: &Arc<Revocations>) -> io::Result<()> {
-        revocations.check(&self.peer)?;
-        self.watch = revocations.watch(&self.peer);
+        self.watch = revocations.admit(&self.peer)?;
         Ok(())
     }
 

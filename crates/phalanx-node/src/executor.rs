@@ -47,7 +47,7 @@ type Token = [u8; 16];
 type Expected = (IpAddr, Arc<Mutex<Process>>);
 
 /// What an executor offers, and to which users.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Most interpreters at a time, over all users.
     pub capacity: u32,

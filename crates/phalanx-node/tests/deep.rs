@@ -5,7 +5,6 @@ use phalanx_core::level::Policy;
 use phalanx_core::wire::files::{Answer, Ask};
 use phalanx_core::wire::transfer::Filter;
 use phalanx_net::identity::{Authority, Member, Role};
-use phalanx_node::cage::Cage;
 use phalanx_node::executor::{Executor, Options};
 use phalanx_node::transfer::Exports;
 use phalanx_node::transfer::files::{Listing, Reach, Session, Wanted};
@@ -43,14 +42,10 @@ fn deep_trees_are_listed_and_removed_with_few_files_open() {
     let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
     let options = Options {
         capacity: 1,
-        accepted: Vec::new(),
         command: vec!["true".into()],
         python: "3.11".into(),
-        policy: Policy::default(),
-        spaces: None,
         exports: Exports::parse(&[format!("{}:rw", root.display())]).unwrap(),
-        environment: Vec::new(),
-        cage: Cage::default(),
+        ..Options::default()
     };
     let executor =
         Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, phalanx_node::log::Log::nowhere())

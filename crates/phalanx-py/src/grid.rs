@@ -133,13 +133,18 @@ impl Dialler {
     /// The caller, who has this role.
     pub fn read(self, role: Role) -> PyResult<NodeDialler> {
         let member = Member::parse(&self.0, role).map_err(identity)?;
-        Ok(NodeDialler::new(member.heeding(self.3), self.1, self.2))
+        Ok(self.with(member))
     }
 
     /// The caller, who may have any role.
     pub fn read_any(self) -> PyResult<NodeDialler> {
         let (_, member) = to_member(&self.0).map_err(identity)?;
-        Ok(NodeDialler::new(member.heeding(self.3), self.1, self.2))
+        Ok(self.with(member))
+    }
+
+    fn with(self, member: Member) -> NodeDialler {
+        let Dialler(_, certificates, known, revoked) = self;
+        NodeDialler::new(member.heeding(revoked), certificates, known)
     }
 }
 

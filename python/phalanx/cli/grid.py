@@ -179,11 +179,7 @@ def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Pa
         raise IdentityError(f"the register {register} has no certificate of {name}{f' as {role}' if role else ''}")
     entries = [(_now(), *entry) for entry in named]
     text = _native.revoke_members(authority, file, passphrase, _revoked(revoked), entries)
-    part = Path(f"{revoked}.new")
-    part.unlink(missing_ok=True)
-    _write(part, text)
-    part.chmod(0o644)
-    part.replace(revoked)
+    _replace(revoked, text, mode=0o644)
     click.echo(f"{revoked} names {name} now; copy it to each member, beside its identity file or its hosts file")
 
 
@@ -196,9 +192,7 @@ def lock(folder: Path | None, passphrase_file: Path | None, new_passphrase_file:
     authority, file, passphrase = _authority(folder, passphrase_file)
     new = _new_passphrase(new_passphrase_file, asks=True)
     locked = _native.lock_grid(authority, file, passphrase, new)
-    part = Path(f"{file}.new")
-    _write(part, locked)
-    part.replace(file)
+    _replace(Path(file), locked, mode=0o600)
     click.echo(f"{file} is locked by your passphrase" if new else f"{file} is not locked any more")
 
 
@@ -287,6 +281,15 @@ def _login_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # KeyError before Python 3.13
         raise IdentityError(f"user {os.getuid()} has no login name on this machine; say --user NAME") from None
+
+
+def _replace(path: Path, text: str, *, mode: int) -> None:
+    """A new file in place of an older one, whole at every moment."""
+    part = Path(f"{path}.new")
+    part.unlink(missing_ok=True)  # what an attempt that was ended has left
+    _write(part, text)
+    part.chmod(mode)
+    part.replace(path)
 
 
 def _write(path: Path, text: str) -> None:

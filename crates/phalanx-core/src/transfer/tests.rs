@@ -536,7 +536,7 @@ fn versions(size: u64, there: &Ranges) -> Pair {
     versions_of(None, size, there)
 }
 
-/// The same of a share of the copy.
+/// As `versions`, where the receiving end takes only a share of the copy.
 fn versions_of(share: Option<Share>, size: u64, there: &Ranges) -> Pair {
     let (mut sending, mut receiving) = (Sending::default(), Receiving::new(share));
     let entries = [folder(), file(size)];

@@ -177,7 +177,7 @@ impl Compared {
         (chunks.len() * CHUNK) as u64
     }
 
-    /// What counts of ranges that are there of a file of this size, of which this end takes the bytes up to `end`.
+    /// The part of these ranges that this end reports as present. This end takes the bytes of the file up to `end`.
     pub fn told(ranges: &Ranges, size: u64, end: u64) -> Ranges {
         let mut told = ranges.up_to(end.saturating_sub(LAST));
         let others = ranges.pairs().into_iter().filter(|(_, to)| end < size && *to > end);

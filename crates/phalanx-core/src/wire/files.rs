@@ -153,13 +153,13 @@ pub struct About {
     pub mode: Option<u32>,
     /// Time of the last change.
     pub modified: Time,
-    /// What a listing's filter keeps; `None`: nothing was asked for, or it could not be read.
+    /// The owners, attributes and names that the listing's filter asks for. `None`: it asks for none, or they could not be read.
     pub kept: Option<Box<Kept>>,
     /// The digest of a file's content, if contents were asked for, it is small, and it could be read.
     pub content: Option<Box<[u8; 32]>>,
 }
 
-/// What an entry of a listing has beside contents, permissions and times, as far as that was asked for.
+/// The metadata of an entry beside contents, permissions and times, as far as the listing asks for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// The owner, if it was asked for.

@@ -377,5 +377,9 @@ pub fn first_certificate(text: &str) -> Result<CertificateDer<'static>, Identity
 /// The SHA-256 digest of a certificate, as `openssl x509 -fingerprint -sha256` shows it but in lower case and without colons.
 pub fn fingerprint(certificate: &CertificateDer<'_>) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    to_hex(digest.as_ref())
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -36,30 +36,30 @@ pub struct Revocations {
 #[derive(Debug, Default)]
 struct State {
     looked: Option<Instant>,
-    /// What the files were at the last look.
+    /// The time and the length of each file when it was looked at last.
     seen: Vec<Option<Seen>>,
     number: u64,
     revoked: HashMap<String, Revoked>,
-    /// Files that hold no list, and why. Nobody is let in while there is one: it may name anybody.
+    /// The files that hold no list, and why. While there is such a file no peer is admitted, because its list may name any of them.
     damaged: HashMap<PathBuf, String>,
     links: Vec<(String, Weak<dyn Ends>)>,
     /// The process whose thread looks after the links. A fork has no such thread.
     watched_by: Option<u32>,
 }
 
-/// By which a changed file is told.
+/// The time of the last change and the length of a file. A file with other ones is read again.
 type Seen = (SystemTime, u64);
 
-/// What ends together with the membership of a peer.
+/// A link that must end when the certificate of its peer is revoked.
 pub trait Ends: Send + Sync + std::fmt::Debug {
-    /// Ends it.
+    /// Ends the link.
     fn end(&self);
 
-    /// Whether it has ended.
+    /// Whether the link has ended.
     fn has_ended(&self) -> bool;
 }
 
-/// A link's peer, which the list may name later.
+/// Ends a link when a later list names its peer.
 #[derive(Debug, Clone)]
 pub struct Watch {
     revocations: Arc<Revocations>,
@@ -72,28 +72,26 @@ impl Revocations {
         Arc::new(Revocations { authority, files, state: Mutex::default() })
     }
 
-    /// Checks that a certificate was not revoked.
+    /// Checks that a peer's certificate was not revoked. The watch ends the link to the peer when the certificate is revoked later;
+    /// `None`: no file can hold a list.
     ///
     /// # Errors
-    /// It was, or a file with a list cannot be read.
-    pub fn check(&self, certificate: &CertificateDer<'_>) -> io::Result<()> {
+    /// The certificate was revoked, or a file with a list cannot be read.
+    pub fn admit(self: &Arc<Self>, certificate: &CertificateDer<'_>) -> io::Result<Option<Watch>> {
         if self.files.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
+        let fingerprint = fingerprint(certificate);
         let mut state = lock(&self.state);
         self.look(&mut state);
         if let Some((path, why)) = state.damaged.iter().next() {
             return Err(denied(format!("{} is no list of revoked certificates: {why}", path.display())));
         }
-        let Some(revoked) = state.revoked.get(&fingerprint(certificate)) else { return Ok(()) };
+        let Some(revoked) = state.revoked.get(&fingerprint) else {
+            return Ok(Some(Watch { revocations: self.clone(), fingerprint }));
+        };
         let (role, name) = role_and_name(certificate).map_err(io::Error::other)?;
         Err(denied(format!("the certificate of the {role} {name} was revoked on {}", revoked.when)))
-    }
-
-    /// Lets a link be closed when its peer's certificate is revoked.
-    pub fn watch(self: &Arc<Self>, certificate: &CertificateDer<'_>) -> Option<Watch> {
-        let watch = || Watch { revocations: self.clone(), fingerprint: fingerprint(certificate) };
-        (!self.files.is_empty()).then(watch)
     }
 
     /// Reads the files that have changed since the last look, if that was a while ago.
@@ -173,7 +171,7 @@ impl Revocations {
 
 impl Watch {
     /// From now on, the link ends when its peer is revoked.
-    pub fn over<L: Ends + 'static>(self, link: &Arc<L>) {
+    pub(crate) fn over<L: Ends + 'static>(self, link: &Arc<L>) {
         let mut state = lock(&self.revocations.state);
         let link: Weak<L> = Arc::downgrade(link);
         state.links.push((self.fingerprint, link));

@@ -146,10 +146,16 @@ impl Link {
     /// A link for short requests and replies. Its reader blocks in the socket itself ([`Reader::receive`]), which saves
     /// system calls, but that reader does not write. If the link is blocked after a flush, the caller hands it to a
     /// [`Finisher`], or waits with [`Link::finish`].
+    ///
+    /// A link without protection is as one without a handshake, which has only proved who the peer is.
     #[cfg(unix)]
-    pub fn direct(socket: Socket, shaken: Option<Shaken>, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
+    pub fn direct(socket: Socket, mut shaken: Option<Shaken>, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
         socket.set_blocking(true)?;
-        Ok(Link::over(socket, shaken, most_body, None, None))
+        let watch = shaken.as_mut().and_then(|shaken| shaken.watch.take());
+        let protects = shaken.filter(|shaken| shaken.levels.need_handshake());
+        let (link, reader) = Link::over(socket, protects, most_body, None, None);
+        watch.into_iter().for_each(|watch| watch.over(&link));
+        Ok((link, reader))
     }
 
     fn over(

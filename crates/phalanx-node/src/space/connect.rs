@@ -127,12 +127,9 @@ fn awaited<'a>(dialler: &'a Dialler, place: &Place) -> Awaited<'a> {
 
 fn open(introduced: Introduced, agreed: Agreed) -> io::Result<Reached> {
     let peer = Some(introduced.name().map_err(io::Error::other)?);
-    let Introduced { socket, mut shaken, .. } = introduced;
+    let Introduced { socket, shaken, .. } = introduced;
     socket.end_when_silent(SILENCE)?;
-    let watch = shaken.as_mut().and_then(|shaken| shaken.watch.take());
-    let shaken = shaken.filter(|_| agreed.levels.need_handshake());
     let (link, reader) = Link::direct(socket, shaken, MOST_BODY)?;
-    watch.into_iter().for_each(|watch| watch.over(&link));
     Ok(Reached { link, reader, agreed, peer })
 }
 

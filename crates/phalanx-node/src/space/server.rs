@@ -115,7 +115,7 @@ impl Service {
         });
         let untrusted = place.reach == Reach::Untrusted;
         let access = self.options.access.as_ref();
-        let (mut shaken, visitor) = match (shakes, &self.member) {
+        let (shaken, visitor) = match (shakes, &self.member) {
             (false, _) => (None, Visitor::new(self.check_same_user(&peer, offered)?, access)),
             (true, Some(member)) => {
                 let (shaken, role, name) = peer.offer(member, offered)?;
@@ -134,10 +134,7 @@ impl Service {
         };
         peer.proved();
         peer.socket.end_when_silent(SILENCE)?;
-        let clear = shaken.as_ref().is_none_or(|it| !it.levels.need_handshake());
-        let watch = shaken.as_mut().and_then(|shaken| shaken.watch.take());
-        let (link, reader) = Link::direct(peer.socket, shaken.filter(|_| !clear), MOST_UNOPENED)?;
-        watch.into_iter().for_each(|watch| watch.over(&link));
+        let (link, reader) = Link::direct(peer.socket, shaken, MOST_UNOPENED)?;
         if let Err(error) = self.add(peer.number, &link, &visitor) {
             return Err(self.turn_away(&link, reader, &visitor, error));
         }

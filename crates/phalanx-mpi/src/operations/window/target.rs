@@ -138,7 +138,7 @@ fn fetched(word: &Word) -> usize {
     }
 }
 
-/// Carries a piece out. What was there before is put behind the answer, if it is asked for.
+/// Applies a piece of an operation to the target's memory. Appends the former contents to the answer if the origin asks for them.
 ///
 /// # Safety
 /// Memory at `start` must hold the runs, which have `total` bytes.
@@ -157,7 +157,7 @@ unsafe fn access(act: Act, start: usize, runs: &[Runs], total: usize, data: &[u8
         Act::Put => unsafe { scatter(start, runs, data) },
         Act::Accumulate { op, number, .. } => {
             let mut new = Vec::with_capacity(total);
-            // SAFETY: as above; what is scattered is as long.
+            // SAFETY: as above; `new` holds `total` bytes.
             unsafe {
                 gather(start, runs, &mut new);
                 accumulate(op, number, data, &mut new)?;

@@ -1,6 +1,6 @@
 //! The text of a list: a title with a number, a line for each certificate, and the authority's signature of all that.
 
-use crate::identity::{IdentityError, Role, fingerprint};
+use crate::identity::{IdentityError, Role, fingerprint, to_hex};
 use rustls::pki_types::CertificateDer;
 use std::fmt::Write;
 use webpki::EndEntityCert;
@@ -90,10 +90,6 @@ impl Revoked {
 
 fn wrong(why: &'static str) -> IdentityError {
     IdentityError::Revocations(why)
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
