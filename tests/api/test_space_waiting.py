@@ -21,7 +21,7 @@ def test_a_future_has_the_tuple_when_it_comes(space: px.Space, eventually: Event
     assert not later.done()
     threads = threading.active_count()
     many = [space.in_future("many", number) for number in range(100)]
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # fewer, when one of an earlier test ends meanwhile
     space.out("later", 2)
     space.out_many([("many", number) for number in range(100)])
     assert here.result() == ("here", 1)
@@ -78,7 +78,7 @@ def test_thousands_of_futures_are_thrown_away_by_one_thread(space: px.Space, eve
     threads = threading.active_count()
     futures = [space.in_future("x", number) for number in range(3000)]
     del futures
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # fewer, when one of an earlier test ends meanwhile
     eventually(lambda: space.info().takers == 0, timeout=60)
 
 
@@ -131,7 +131,7 @@ def test_tasks_wait_for_each_other(space: px.Space) -> None:
 
     threads = threading.active_count()
     assert asyncio.run(main()) == [number * 2 for number in range(40)]
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # fewer, when one of an earlier test ends meanwhile
 
 
 def test_the_asynchronous_twins(space: px.Space) -> None:
