@@ -1,5 +1,6 @@
 //! Memory that operations work on.
 
+use phalanx_net::copy::copy;
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
 
@@ -66,9 +67,13 @@ impl Span {
     #[inline]
     pub fn copy_to(self, other: Span) {
         assert_eq!(self.length, other.length, "a copy is as long as what is copied");
-        if !self.is_at(other) {
-            // SAFETY: both are lent.
-            unsafe { std::ptr::copy(self.start, other.start, self.length) };
+        // SAFETY: both are lent.
+        unsafe {
+            match self.overlaps(other) {
+                false => copy(self.start, other.start, self.length),
+                true if !self.is_at(other) => std::ptr::copy(self.start, other.start, self.length),
+                true => {}
+            }
         }
     }
 
