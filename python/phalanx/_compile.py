@@ -58,6 +58,10 @@ class Draft:
         special = self.joins is not None or self.past is not None or self.splits is not None or self.inputs > 0
         return not special and len(self.on) == 1
 
+    def passes_on(self) -> bool:
+        """Whether tokens, or parts of them, may leave as they came."""
+        return not self.steps or isinstance(self.steps[0], Test)
+
     def native(self, numbers: dict[Draft, int]) -> _Instruction:
         """The instruction in the form that the engine takes."""
         on, past = _targets(self.on, numbers), _targets(self.past or [], numbers)
@@ -96,6 +100,7 @@ class Compiled:
         self.entry = _targets(entry, numbers)
         self.instructions = [draft.native(numbers) for draft in drafts]
         self.marks = [draft.marks for draft in drafts]
+        self._passes_on = [draft.passes_on() for draft in drafts]
         #: For each instruction, the instructions that its tokens go to.
         self._after = [{numbers[way[0]] for way in [*draft.on, *(draft.past or [])] if way} for draft in drafts]
         following = [*drafts[1:], None]
@@ -110,17 +115,34 @@ class Compiled:
     def stage(self, native: _native.Manager, code: Code) -> int:
         """Hands the program to the engine and returns its number there."""
         marked_code = code.marked_code or any("code" in marks for marks in self.marks)
-        data = [code.marked_data or "data" in marks for marks in self.marks]
-        # A token between two instructions is marked if either of them is.
-        takes, gives = data.copy(), data.copy()
-        for one, ways in enumerate(self._after):
-            for after in ways:
-                gives[one] |= data[after]
-                takes[after] |= data[one]
+        takes, gives = self._marked_tokens(code.marked_data)
         marked = list(zip(takes, gives, strict=True))
         if self.is_chain:
             return native.stage(len(self.instructions), code.pickled, marked_code, marked)
         return native.stage_graph(self.entry, self.instructions, code.pickled, marked_code, marked)
+
+    def _marked_tokens(self, all_are: bool) -> tuple[list[bool], list[bool]]:
+        """For each instruction, whether what it takes and what it gives is marked.
+
+        A marked function marks the tokens that it takes and gives, wherever else these go. An instruction that only
+        splits, joins or tests its tokens passes marks on, in both directions: a list is marked if its parts are.
+        """
+        takes = [all_are or "data" in marks for marks in self.marks]
+        needs, gives = takes.copy(), takes.copy()
+        before: tuple[list[bool], ...] = ()
+        while any(takes) and before != (needs, takes, gives):
+            before = needs.copy(), takes.copy(), gives.copy()
+            for one in reversed(range(len(needs))):
+                needs[one] |= self._passes_on[one] and any(needs[after] for after in self._after[one])
+            first = any(needs[one] for one, _ in filter(None, self.entry))
+            for one, _ in filter(None, self.entry):
+                takes[one] |= first
+            for one, ways in enumerate(self._after):
+                takes[one] |= needs[one]
+                gives[one] |= any(needs[after] for after in ways) or (self._passes_on[one] and takes[one])
+                for after in ways:
+                    takes[after] |= gives[one]
+        return takes, gives
 
 
 def compile_program(program: Program) -> Compiled:

@@ -253,11 +253,46 @@ def test_everything_in_a_marked_skeleton_is_marked(program: Any) -> None:
 
 def test_in_a_graph_only_what_touches_a_marked_function_is_marked() -> None:
     secret = px.Farm(abs, secure="data")
-    program = px.Graph({"a": (abs, "task"), "b": (secret, "a"), "c": (abs, "task"), "d": (max, "b", "c")}, result="d")
+    plain = px.Pipeline(abs, abs, fuse=False)
+    program = px.Graph({"a": (abs, "task"), "b": (secret, "a"), "c": (plain, "a"), "d": (max, "b", "c")}, result="d")
     code, data = staged_marks(program)
     assert not code
-    assert any(one == (True, True) for one in data)
-    assert any(one == (False, False) for one in data) or (False, True) in data
+    assert sorted(data) == [(False, False), (False, True), (True, False), (True, False), (True, True)]
+
+
+SECRET = px.Farm(abs, secure="data")
+
+
+@pytest.mark.parametrize(
+    ("program", "data"),
+    [
+        (px.Map(SECRET), [(True, True), (True, True), (True, True)]),
+        (px.Pipeline(abs, px.Map(SECRET)), [(False, True), (True, True), (True, True)]),
+        (px.Pipeline(abs, px.Map(SECRET), fuse=False), [(False, True), *[(True, True)] * 3]),
+        (px.Pipeline(abs, px.Map(px.Map(SECRET)), fuse=False), [(False, True), *[(True, True)] * 5]),
+        (px.Pipeline(px.Map(SECRET), abs, fuse=False), [*[(True, True)] * 3, (True, False)]),
+        (px.Pipeline(px.Map(abs, split=list), SECRET), [(False, False), (False, True), (True, True)]),
+        (px.Loop(px.Map(SECRET), while_=bool), [(True, True)] * 3),
+        (px.Pipeline(px.Loop(px.Map(abs), while_=bool), SECRET), [(True, True)] * 4),
+    ],
+)
+def test_a_list_is_marked_if_its_parts_are(program: Any, data: list[tuple[bool, bool]]) -> None:
+    assert staged_marks(program) == (False, data)
+
+
+def test_a_token_that_one_marked_function_takes_is_marked_wherever_it_goes() -> None:
+    program = px.Graph({"a": (SECRET, "task"), "b": (abs, "task"), "c": (max, "a", "b")}, result="c")
+    assert sorted(staged_marks(program)[1]) == [(True, False), (True, False), (True, True)]
+
+
+def test_a_list_of_what_a_marked_function_takes_is_private(tmp_path: Path) -> None:
+    policy = rules(tmp_path, '[[rule]]\nmark = "data"\nrequired = "private"\n')
+    lists = [[np.full(1 << 18, number, np.uint8) for number in range(4)] for _ in range(4)]
+    with px.Manager(contract=px.ParDegree(2), policy=policy) as manager:
+        results = manager.compute(px.Map(px.secure_data(np.size)), lists)
+        assert list(results) == [[1 << 18] * 4] * 4
+    bytes_of = {line.level: line.bytes for line in results.bill.lines}
+    assert bytes_of.get("clear", 0) < 1 << 20
 
 
 def test_functions_that_a_program_calls_mark_it_too() -> None:
