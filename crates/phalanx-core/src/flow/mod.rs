@@ -72,7 +72,7 @@ pub struct Config {
 }
 
 /// The state of one manager's computations. Times are measured from any fixed moment, the same in all calls.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Engine {
     config: Config,
     contract: Contract,

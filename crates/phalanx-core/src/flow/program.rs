@@ -6,7 +6,7 @@ use super::pace::Pace;
 use bytes::Bytes;
 use std::time::Duration;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Program {
     pub graph: Graph,
     pub code: Bytes,

@@ -75,7 +75,7 @@ impl Work {
 }
 
 /// Work in firing order. Work of tasks that are further on, or of lost interpreters, precedes new work.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Repository {
     works: VecDeque<Work>,
 }

@@ -35,7 +35,7 @@ fn is_much((parts, bytes): (u64, u64)) -> bool {
     parts as f64 >= MOST_AHEAD || bytes as f64 >= BYTES_AHEAD
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Run {
     pub program: ProgramId,
     /// Tokens that wait for others. A chain has none.

@@ -10,7 +10,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The wait for an interpreter after the last one was lost.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Waiting {
     /// Since when there has been no interpreter, and none being recruited.
     since: Option<Duration>,

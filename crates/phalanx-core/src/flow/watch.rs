@@ -40,7 +40,7 @@ pub struct Sight {
     pub limit: Limit,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Sample {
     at: Duration,
     settled: u64,
@@ -48,7 +48,7 @@ struct Sample {
     limit: Limit,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Watch {
     samples: VecDeque<Sample>,
     /// Since when the contract has looked hopeless.

@@ -1,0 +1,165 @@
+"""Shows that the models can fail: breaks a copy of the sources by one line, and expects that the checker finds it.
+
+`make mutations` runs this. A mutation that is not found is an error, and so is one whose line is not there any more.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+FLOW = "crates/phalanx-core/src/flow"
+
+
+class Mutation(NamedTuple):
+    """A line of a file, another one in its place, and what that does."""
+
+    does: str
+    file: str
+    line: str
+    other: str = ""
+
+
+MUTATIONS = [
+    Mutation(
+        "a lost interpreter's work is not fired again",
+        f"{FLOW}/losses.rs",
+        "            self.hand_back(firing.race, works, Engine::put_back);",
+    ),
+    Mutation(
+        "the work of a lost race is fired again",
+        f"{FLOW}/losses.rs",
+        "            Race::Lost => {}",
+        "            Race::Lost => works.rev().for_each(|work| back(self, work)),",
+    ),
+    Mutation(
+        "both answers of a race count",
+        f"{FLOW}/straggler.rs",
+        "        self.set_race(other, firing, Race::Lost);",
+    ),
+    Mutation(
+        "the survivor of a race takes it for lost",
+        f"{FLOW}/straggler.rs",
+        "        self.set_race(other, firing, Race::Alone);",
+        "        self.set_race(other, firing, Race::Lost);",
+    ),
+    Mutation(
+        "a message of a lost interpreter counts",
+        f"{FLOW}/answers.rs",
+        "        if !self.interpreters.contains_key(&id) {",
+        "        if false {",
+    ),
+    Mutation(
+        "answered tasks stay in flight",
+        f"{FLOW}/answers.rs",
+        "        head.answered += tasks;",
+    ),
+    Mutation(
+        "answers may be of any firing",
+        f"{FLOW}/answers.rs",
+        "front_mut().filter(|head| head.id == firing && head.tasks() >= tasks);",
+        "front_mut().filter(|head| head.tasks() >= tasks);",
+    ),
+    Mutation(
+        "results are delivered as they come",
+        f"{FLOW}/run.rs",
+        "        if !self.options.ordered {",
+        "        if true {",
+    ),
+    Mutation(
+        "a run ends with its stream",
+        f"{FLOW}/run.rs",
+        "        let ends = self.stream_ended && self.settled == self.fed && !self.ended;",
+        "        let ends = self.stream_ended && !self.ended;",
+    ),
+    Mutation(
+        "a server takes levels that it has not offered",
+        "crates/phalanx-net/src/tls.rs",
+        "    if let Some(level) = not_offered(levels, offered) {",
+        "    if let Some(level) = not_offered(levels, [LevelSet::EVERY; 3]).filter(|_| !offered.is_empty()) {",
+    ),
+    Mutation(
+        "a server takes a changed preamble",
+        "crates/phalanx-net/src/tls.rs",
+        "    if choice != choice_of(levels, said) {",
+        "    if choice[..WORD] != choice_of(levels, said)[..WORD] {",
+    ),
+    Mutation(
+        "a client that has chosen ahead does not check the offer",
+        "crates/phalanx-net/src/tls.rs",
+        "            self.check()?;",
+    ),
+    Mutation(
+        "a client takes less than its policy wishes",
+        "crates/phalanx-core/src/level/policy.rs",
+        "own.both(peer).levels().find(|agreed| *agreed >= level).ok_or_else(|| conflict(own))?;",
+        "own.both(peer).levels().next().ok_or_else(|| conflict(own))?;",
+    ),
+    Mutation(
+        "a receiver takes blocks of every level",
+        "crates/phalanx-net/src/blocks/opener.rs",
+        "        if !self.carried.contains(&level) {",
+        "        if false {",
+    ),
+    Mutation(
+        "unprotected blocks are not counted",
+        "crates/phalanx-net/src/blocks/opener.rs",
+        "        self.keys.iter_mut().for_each(Context::pass);",
+    ),
+    Mutation(
+        "blocks are not numbered",
+        "crates/phalanx-net/src/seal.rs",
+        "        self.sequence += 1;",
+    ),
+]
+
+
+def mutate(folder: Path, mutation: Mutation) -> str:
+    """The first line of what the checker says about a copy with this mutation. Empty: it finds nothing."""
+    file = folder / mutation.file
+    text = file.read_text()
+    assert text.count(mutation.line) == 1, f"{mutation.file} has not once: {mutation.line.strip()}"
+    file.write_text(text.replace(mutation.line, mutation.other))
+    try:
+        return check(folder)
+    finally:
+        file.write_text(text)
+
+
+def check(folder: Path) -> str:
+    """Runs the models. Anything but a property that is broken is an error."""
+    command = ["cargo", "test", "--locked", "--release", "-p", "phalanx-models", "--test", "models"]
+    environment = os.environ | {"CARGO_TARGET_DIR": str(ROOT / "target")}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert "running " in done.stdout, done.stderr
+    said = done.stdout.splitlines()
+    found = [said[at + 1] for at, line in enumerate(said[:-1]) if line.startswith("thread ") and "models/" in line]
+    return "" if done.returncode == 0 else (found or ["a panic"])[-1]
+
+
+def main() -> int:
+    """Tries every mutation whose words are among the arguments; all of them without arguments."""
+    chosen = [it for it in MUTATIONS if len(sys.argv) < 2 or any(word in it.does for word in sys.argv[1:])]
+    missed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for name in ("Cargo.toml", "Cargo.lock", "clippy.toml", "crates"):
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, folder / name)
+        assert not check(folder), "the models find something without a mutation"
+        for mutation in chosen:
+            found = mutate(folder, mutation)
+            missed += not found
+            print(f"{mutation.does}: {found or 'NOT FOUND'}", flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} mutations were found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+//! An interpreter and its link, as the model has them.
+
+use bytes::Bytes;
+use phalanx_core::ids::FiringId;
+use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens};
+use std::collections::VecDeque;
+
+/// The time that every token takes: two of them make a batch.
+const GRAIN: u64 = 1_000_000;
+
+/// A token names its task, and then each instruction that was fired on it.
+pub fn tokens(tokens: &[Vec<u8>]) -> Tokens {
+    Tokens::separate(tokens.concat().into(), tokens.iter().map(|token| token.len() as u64).collect(), Vec::new())
+}
+
+/// The tokens, one by one.
+pub fn each(tokens: &Tokens) -> Vec<Vec<u8>> {
+    let token = |number| tokens.slice(number, 1).0.body().concat();
+    (0..tokens.count()).map(token).collect()
+}
+
+#[derive(Debug, Clone)]
+pub struct Firing {
+    id: FiringId,
+    instruction: u8,
+    answered: u32,
+    tokens: VecDeque<Vec<u8>>,
+}
+
+/// An interpreter with both directions of its link. It begins a token as soon as it can.
+#[derive(Debug, Clone, Default)]
+pub struct Seat {
+    /// Its process has ended, or the manager has closed the link.
+    pub down: bool,
+    /// Nothing that it says arrives, and nothing that is said to it.
+    pub cut: bool,
+    /// The manager does not know it any more.
+    pub forgotten: bool,
+    pub inbox: VecDeque<(ToInterpreter, Bytes)>,
+    pub outbox: VecDeque<(FromInterpreter, Bytes)>,
+    firings: VecDeque<Firing>,
+}
+
+impl Seat {
+    pub fn is_computing(&self) -> bool {
+        !self.firings.is_empty()
+    }
+
+    /// Whether it has tokens that it has not begun.
+    pub fn has_unbegun(&self) -> bool {
+        self.firings.front().is_some_and(|firing| firing.tokens.len() > 1)
+    }
+
+    /// A message is on the way to it. Only those that make it do something count.
+    pub fn hear(&mut self, message: ToInterpreter, body: Bytes) {
+        if !self.down && matches!(message, ToInterpreter::Fire { .. } | ToInterpreter::GiveUp { .. }) {
+            self.inbox.push_back((message, body));
+        }
+    }
+
+    /// It reads the next message.
+    pub fn take(&mut self) {
+        match self.inbox.pop_front() {
+            Some((ToInterpreter::Fire { firing, instruction, shape, first, count, .. }, body)) => {
+                let all = each(&Tokens::from_wire(shape, body).expect("the shape fits the body"));
+                let tokens = all[first as usize..][..count as usize].iter().cloned().collect();
+                self.firings.push_back(Firing { id: firing, instruction: instruction as u8, answered: 0, tokens });
+            }
+            Some((ToInterpreter::GiveUp { firing }, _)) => self.give_up(firing),
+            _ => {}
+        }
+    }
+
+    /// It answers so many tokens of its first firing in one message.
+    pub fn answer(&mut self, count: usize) {
+        let Some(firing) = self.firings.front_mut() else { return };
+        let instruction = firing.instruction;
+        let results: Vec<_> = firing.tokens.drain(..count).map(|token| [token, vec![instruction]].concat()).collect();
+        firing.answered += count as u32;
+        let (results, firing) = (tokens(&results), firing.id);
+        let shape = results.shape().clone();
+        let (ways, stayed, busy) = (Vec::new(), Vec::new(), GRAIN * count as u64);
+        let answer = FromInterpreter::Fired { firing, shape, ways, stayed, busy, protection: 0 };
+        self.say(answer, results.body().concat().into());
+        self.go_on();
+    }
+
+    /// It answers all tokens of its first firing in one message.
+    pub fn answer_all(&mut self) {
+        self.answer(self.firings.front().map_or(0, |firing| firing.tokens.len()));
+    }
+
+    /// The token that it has begun raises an exception. Returns its task.
+    pub fn raise(&mut self) -> Option<u8> {
+        let firing = self.firings.front_mut()?;
+        let task = firing.tokens.pop_front()?[0];
+        firing.answered += 1;
+        let failed = FromInterpreter::Failed { firing: firing.id, busy: GRAIN };
+        self.say(failed, vec![task].into());
+        self.go_on();
+        Some(task)
+    }
+
+    /// It returns what it has not begun of its first firing, because the token that it has begun takes long.
+    pub fn give_back(&mut self) {
+        let Some(firing) = self.firings.front_mut() else { return };
+        firing.tokens.truncate(1);
+        let kept = firing.answered + 1;
+        let returned = FromInterpreter::Returned { firing: firing.id, kept };
+        self.say(returned, Bytes::new());
+    }
+
+    /// It is asked to return what it has not begun of a firing.
+    fn give_up(&mut self, id: FiringId) {
+        match self.firings.iter().position(|firing| firing.id == id) {
+            Some(0) if self.has_unbegun() => self.give_back(),
+            Some(0) | None => {}
+            Some(place) => {
+                self.firings.remove(place);
+                self.say(FromInterpreter::Returned { firing: id, kept: 0 }, Bytes::new());
+            }
+        }
+    }
+
+    /// Its process ends. What it has said may still arrive.
+    pub fn die(&mut self) {
+        self.down = true;
+        self.inbox.clear();
+        self.firings.clear();
+    }
+
+    fn go_on(&mut self) {
+        if self.firings.front().is_some_and(|firing| firing.tokens.is_empty()) {
+            self.firings.pop_front();
+        }
+    }
+
+    fn say(&mut self, message: FromInterpreter, body: Bytes) {
+        self.outbox.push_back((message, body));
+    }
+}
