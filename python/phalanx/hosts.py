@@ -21,13 +21,14 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 #: The port of an executor that is named without one.
 PORT = 7400
+_MOST_PORT = 65535
 _LINE = re.compile(
     r"(?:(?P<name>(?!trusted\s*=)[\w.-]+)\s*=\s*)?"
-    r"<?\s*(?P<host>\[[^\]]+\]|[^\s,<>:=/]+)(?:\s*[,:\s]\s*(?P<port>\d+))?\s*>?"
+    r"<?\s*(?P<host>\[[^\]]+\]|[^\s,<>:=/]+)(?:\s*[,:\s]\s*(?P<port>[0-9]+))?\s*>?"
     r"(?:\s+as\s+(?P<certificate>[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?))?",
 )
 _TRUSTED = re.compile(r"trusted\s+(?P<network>[0-9a-fA-F.:]+(?:/\d+)?)")
-_WITH_PORT = re.compile(r":\d+$")
+_WITH_PORT = re.compile(r":[0-9]+$")
 
 
 class Machine(NamedTuple):
@@ -207,6 +208,9 @@ def _machine(line: str, place: str) -> Machine:
     if match is None or is_network:
         wanted = "trusted NETWORK" if is_network else "machine port, or: name = machine:port as CERTIFICATE"
         raise RecruitError(f"{place}: {line.strip()!r} is not: {wanted}")
+    port = (match["port"] or str(PORT)).lstrip("0")
+    if len(port) > len(str(_MOST_PORT)) or int(port or 0) > _MOST_PORT:
+        raise RecruitError(f"{place}: {line.strip()!r} has no port: it is at most {_MOST_PORT}")
     name, address = match["name"] or "", f"{match['host']}:{match['port'] or PORT}"
     return Machine(name, address, match["certificate"] or name)
 
