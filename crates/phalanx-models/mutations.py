@@ -135,7 +135,8 @@ def mutate(folder: Path, mutation: Mutation) -> str:
 def check(folder: Path) -> str:
     """Runs the models. Anything but a property that is broken is an error."""
     command = ["cargo", "test", "--locked", "--release", "-p", "phalanx-models", "--test", "models"]
-    environment = os.environ | {"CARGO_TARGET_DIR": str(ROOT / "target")}
+    # Not that of the sources: cargo takes what was compiled last for what they say.
+    environment = os.environ | {"CARGO_TARGET_DIR": str(ROOT / "target" / "mutations")}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert "running " in done.stdout, done.stderr
     said = done.stdout.splitlines()
