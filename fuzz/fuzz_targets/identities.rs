@@ -1,0 +1,31 @@
+//! Files of identities, authorities, requests and revoked certificates, and certificates that peers show.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use phalanx_net::identity::{Authority, Member, RevokedList, Role, first_certificate, role_and_name};
+use std::sync::LazyLock;
+
+static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::create().expect("a new grid"));
+
+fuzz_target!(|bytes: &[u8]| {
+    let certificate = bytes.to_vec().into();
+    let _ = role_and_name(&certificate);
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for role in [Role::User, Role::Executor] {
+        let _ = Member::parse(text, role);
+    }
+    // A locked key is not tried: each attempt takes a second on purpose.
+    if let Ok(authority) = Authority::parse(text, None) {
+        let again = authority.to_pem(None).expect("without a passphrase it is only written");
+        assert!(Authority::parse(&again, None).is_ok());
+    }
+    if let Ok((role, name, signed)) = AUTHORITY.sign(text, Some(1)) {
+        let certificate = first_certificate(&signed).expect("was just signed");
+        let of_certificate = role_and_name(&certificate).expect("has both");
+        assert_eq!(of_certificate, (role.name().to_owned(), name.to_ascii_lowercase()));
+    }
+    if let Ok(authority) = first_certificate(text) {
+        let _ = RevokedList::parse(text, &authority);
+    }
+});
