@@ -6,7 +6,7 @@
 //! ([`choose`]). What follows is protected by [`crate::seal`] with secrets from the handshake's exporter (RFC 8446,
 //! section 7.5).
 
-use crate::identity::{Revocations, Watch};
+use crate::identity::{Revocations, Watch, is_delegated};
 use crate::seal::{Context, SECRET};
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{PREFIX, decode, encode};
@@ -39,7 +39,8 @@ pub struct Shaken {
     pub(crate) open: Context,
     /// At a client that has chosen ahead: the offer that the server has still to send.
     pub(crate) awaited: Option<AwaitedOffer>,
-    peer: CertificateDer<'static>,
+    /// What the peer has shown. The first is its certificate.
+    shown: Vec<CertificateDer<'static>>,
     resumed: bool,
     /// By which the link is closed when the peer's certificate is revoked.
     pub(crate) watch: Option<Watch>,
@@ -55,24 +56,32 @@ impl Shaken {
         let (of_client, of_server) = exported.split_at(SECRET);
         let [of_client, of_server] =
             [of_client, of_server].map(|half| Context::new(half.try_into().expect("is a half")));
-        let peer = connection.peer_certificates().and_then(|chain| chain.first());
-        let peer = peer.ok_or_else(|| invalid("the peer has no certificate"))?.clone();
+        let shown = connection.peer_certificates().filter(|shown| !shown.is_empty());
+        let shown = shown.ok_or_else(|| invalid("the peer has no certificate"))?.to_vec();
         let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
         let (seal, open) = match connection {
             Connection::Client(_) => (of_client, of_server),
             Connection::Server(_) => (of_server, of_client),
         };
-        Ok(Shaken { levels, seal, open, awaited: None, peer, resumed, watch: None })
+        Ok(Shaken { levels, seal, open, awaited: None, shown, resumed, watch: None })
     }
 
     /// The certificate whose key the peer has proved to hold.
     pub fn peer_certificate(&self) -> &CertificateDer<'static> {
-        &self.peer
+        &self.shown[0]
     }
 
-    /// Checks that the peer's certificate was not revoked. A link over this connection ends when it is revoked later.
+    /// Everything that the peer has shown in the handshake, for
+    /// [`Member::acting`](crate::identity::Member::acting).
+    pub fn shown(&self) -> &[CertificateDer<'static>] {
+        &self.shown
+    }
+
+    /// Checks that the peer's certificate was not revoked, nor that of a user or an executor in a delegation. A link over this
+    /// connection ends when one is revoked later.
     pub fn heed(&mut self, revocations: &Arc<Revocations>) -> io::Result<()> {
-        self.watch = revocations.admit(&self.peer)?;
+        let certificates = if is_delegated(&self.shown) { self.shown.len() - 1 } else { 1 };
+        self.watch = revocations.admit(&self.shown[..certificates])?;
         Ok(())
     }
 

@@ -20,6 +20,9 @@ static KNOWN: LazyLock<Mutex<HashMap<Key, (Instant, Client)>>> = LazyLock::new(M
 
 /// The client configuration for links from `member` to the peer at `place`.
 pub(super) fn client(member: &Member, role: Role, place: &str) -> Result<Client, IdentityError> {
+    if member.acts.is_some() {
+        return member.client_of(role); // a kept session would go on with an earlier delegation
+    }
     let own = [member.own.certificate.clone(), member.authority.clone()];
     let key = (forks::process(), own, role.name(), place.to_owned());
     // Not waited for, because in a fork the thread that holds the lock may not exist.

@@ -4,6 +4,7 @@
 //! server's name also checks its role.
 
 mod authority;
+mod delegation;
 mod hybrid;
 mod known;
 mod locked;
@@ -11,8 +12,11 @@ mod pinned;
 mod revocations;
 
 pub use authority::{Authority, request};
+pub use delegation::{Acting, Delegation, Extent, LONGEST, Scope, Service};
 pub use revocations::{Ends, Revocations, Revoked, RevokedList, Watch};
 
+pub(crate) use delegation::is_delegated;
+use delegation::{Acts, Verifier, wrong};
 use hybrid::X25519MlKem768;
 use pinned::Pinned;
 use rcgen::{CertificateParams, KeyPair};
@@ -24,7 +28,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ServerConfig, ServerConnection, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{Connection, InconsistentKeys, RootCertStore};
+use rustls::{Connection, InconsistentKeys, RootCertStore, SignatureScheme};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -103,6 +107,12 @@ pub enum IdentityError {
     /// A text is no list of revoked certificates of this grid.
     #[error("this is no list that phalanx grid revoke has made: {0}")]
     Revocations(&'static str),
+    /// What a user has delegated cannot be used.
+    #[error("the delegation does not hold: {0}")]
+    Delegation(&'static str),
+    /// The time of a delegation is over.
+    #[error("the delegation has ended: the program that gave it renews it no more")]
+    DelegationEnded,
     /// The certificate was issued for another role.
     #[error(
         "this certificate is for the role {is}, but {wanted} is needed; issue one with: phalanx grid issue --role {wanted} NAME"
@@ -166,11 +176,23 @@ impl KeyedCertificate {
     /// The certificate and the key as TLS uses them. The library takes a key that it may keep a copy of; from a reference
     /// it makes none but that of its cipher.
     fn signing(&self) -> Result<Arc<SingleCertAndKey>, rustls::Error> {
-        let certified = CertifiedKey::new(vec![self.certificate.clone()], any_supported_type(&self.key)?);
+        self.signing_with(&[])
+    }
+
+    /// The same, with what is shown beside the certificate.
+    fn signing_with(&self, more: &[CertificateDer<'static>]) -> Result<Arc<SingleCertAndKey>, rustls::Error> {
+        let shown = [std::slice::from_ref(&self.certificate), more].concat();
+        let certified = CertifiedKey::new(shown, any_supported_type(&self.key)?);
         match certified.keys_match() {
             Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(Arc::new(certified.into())),
             Err(error) => Err(error),
         }
+    }
+
+    /// Signs a text.
+    fn sign(&self, text: &[u8]) -> Result<Vec<u8>, IdentityError> {
+        let signer = any_supported_type(&self.key)?.choose_scheme(&[SignatureScheme::ECDSA_NISTP256_SHA256]);
+        Ok(signer.ok_or_else(|| wrong("the user's key is not of the curve P-256"))?.sign(text)?)
     }
 
     /// The client's side of a link that accepts only the peer with the certificate `expected`.
@@ -193,15 +215,17 @@ impl KeyedCertificate {
     }
 }
 
-/// A member of a grid: the contents of an identity file, and the sessions that its links can resume.
+/// A member of a grid: the contents of an identity file, and the sessions that its links can resume. Or a process that acts
+/// for one.
 #[derive(Debug, Clone)]
 pub struct Member {
     own: KeyedCertificate,
     authority: CertificateDer<'static>,
     roots: RootCertStore,
     server: Arc<ServerConfig>,
-    verifier: Arc<dyn ClientCertVerifier>,
+    verifier: Arc<Verifier>,
     revocations: Arc<Revocations>,
+    acts: Option<Acts>,
     /// The member's name. Users must keep it unique in the grid.
     pub name: String,
 }
@@ -221,15 +245,19 @@ impl Member {
         if is != role.name() {
             return Err(IdentityError::Role { is, wanted: role.name() });
         }
-        let own = KeyedCertificate { certificate, key };
+        let member = Member::of(KeyedCertificate { certificate, key }, authority, name)?;
+        if member.ends_within(0) { Err(IdentityError::Ended) } else { Ok(member) }
+    }
+
+    fn of(own: KeyedCertificate, authority: CertificateDer<'static>, name: String) -> Result<Member, IdentityError> {
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone())?;
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots.clone()), provider());
-        let verifier = verifier.build().map_err(|error| IdentityError::Damaged(error.to_string()))?;
+        let members = WebPkiClientVerifier::builder_with_provider(Arc::new(roots.clone()), provider());
+        let members = members.build().map_err(|error| IdentityError::Damaged(error.to_string()))?;
+        let verifier = Arc::new(Verifier::new(members, authority.clone()));
         let server = server(verifier.clone(), &own, SESSIONS)?;
         let revocations = Revocations::new(authority.clone(), Vec::new());
-        let member = Member { own, authority, roots, server, verifier, revocations, name };
-        if member.ends_within(0) { Err(IdentityError::Ended) } else { Ok(member) }
+        Ok(Member { own, authority, roots, server, verifier, revocations, acts: None, name })
     }
 
     /// The same member, which heeds the lists of revoked certificates in these files.
@@ -266,7 +294,7 @@ impl Member {
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_root_certificates(self.roots.clone())
-            .with_client_cert_resolver(self.own.signing()?);
+            .with_client_cert_resolver(self.own.signing_with(self.acts.as_ref().map_or(&[], |acts| &acts.shown))?);
         config.resumption = Resumption::in_memory_sessions(1);
         Ok(Client { config: Arc::new(config), role, revocations: self.revocations.clone() })
     }
@@ -378,6 +406,12 @@ pub fn first_certificate(text: &str) -> Result<CertificateDer<'static>, Identity
 pub fn fingerprint(certificate: &CertificateDer<'_>) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
     to_hex(digest.as_ref())
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let is_hex = text.len() % 2 == 0 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let byte = |at| u8::from_str_radix(&text[at..at + 2], 16).ok();
+    if is_hex { (0..text.len()).step_by(2).map(byte).collect() } else { None }
 }
 
 fn to_hex(bytes: &[u8]) -> String {

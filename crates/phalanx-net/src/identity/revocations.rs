@@ -8,7 +8,7 @@ mod list;
 
 pub use list::{Revoked, RevokedList};
 
-use super::{fingerprint, role_and_name};
+use super::fingerprint;
 use crate::forks;
 use crate::sync::lock;
 use rustls::pki_types::CertificateDer;
@@ -42,7 +42,8 @@ struct State {
     revoked: HashMap<String, Revoked>,
     /// The files that hold no list, and why. While there is such a file no peer is admitted, because its list may name any of them.
     damaged: HashMap<PathBuf, String>,
-    links: Vec<(String, Weak<dyn Ends>)>,
+    /// The links, each with the fingerprints of what its peer has shown.
+    links: Vec<(Vec<String>, Weak<dyn Ends>)>,
     /// The process whose thread looks after the links. A fork has no such thread.
     watched_by: Option<u32>,
 }
@@ -59,11 +60,11 @@ pub trait Ends: Send + Sync + std::fmt::Debug {
     fn has_ended(&self) -> bool;
 }
 
-/// Ends a link when a later list names its peer.
+/// Ends a link when a later list names one of the certificates that its peer has shown.
 #[derive(Debug, Clone)]
 pub struct Watch {
     revocations: Arc<Revocations>,
-    fingerprint: String,
+    fingerprints: Vec<String>,
 }
 
 impl Revocations {
@@ -72,26 +73,27 @@ impl Revocations {
         Arc::new(Revocations { authority, files, state: Mutex::default() })
     }
 
-    /// Checks that a peer's certificate was not revoked. The watch ends the link to the peer when the certificate is revoked later;
-    /// `None`: no file can hold a list.
+    /// Checks that none of these certificates of a peer was revoked. The watch ends the link to the peer when one is revoked
+    /// later; `None`: no file can hold a list.
     ///
     /// # Errors
-    /// The certificate was revoked, or a file with a list cannot be read.
-    pub fn admit(self: &Arc<Self>, certificate: &CertificateDer<'_>) -> io::Result<Option<Watch>> {
+    /// A certificate was revoked, or a file with a list cannot be read.
+    pub fn admit(self: &Arc<Self>, certificates: &[CertificateDer<'_>]) -> io::Result<Option<Watch>> {
         if self.files.is_empty() {
             return Ok(None);
         }
-        let fingerprint = fingerprint(certificate);
+        let fingerprints: Vec<_> = certificates.iter().map(fingerprint).collect();
         let mut state = lock(&self.state);
         self.look(&mut state);
         if let Some((path, why)) = state.damaged.iter().next() {
             return Err(denied(format!("{} is no list of revoked certificates: {why}", path.display())));
         }
-        let Some(revoked) = state.revoked.get(&fingerprint) else {
-            return Ok(Some(Watch { revocations: self.clone(), fingerprint }));
-        };
-        let (role, name) = role_and_name(certificate).map_err(io::Error::other)?;
-        Err(denied(format!("the certificate of the {role} {name} was revoked on {}", revoked.when)))
+        match fingerprints.iter().find_map(|fingerprint| state.revoked.get(fingerprint)) {
+            None => Ok(Some(Watch { revocations: self.clone(), fingerprints })),
+            Some(Revoked { when, role, name, .. }) => {
+                Err(denied(format!("the certificate of the {} {name} was revoked on {when}", role.name())))
+            }
+        }
     }
 
     /// Reads the files that have changed since the last look, if that was a while ago.
@@ -153,8 +155,8 @@ impl Revocations {
         let mut state = lock(&self.state);
         self.look(&mut state);
         let State { links, revoked, watched_by, .. } = &mut *state;
-        links.retain(|(peer, link)| match link.upgrade() {
-            Some(link) if revoked.contains_key(peer) => {
+        links.retain(|(shown, link)| match link.upgrade() {
+            Some(link) if shown.iter().any(|fingerprint| revoked.contains_key(fingerprint)) => {
                 link.end();
                 false
             }
@@ -174,7 +176,7 @@ impl Watch {
     pub(crate) fn over<L: Ends + 'static>(self, link: &Arc<L>) {
         let mut state = lock(&self.revocations.state);
         let link: Weak<L> = Arc::downgrade(link);
-        state.links.push((self.fingerprint, link));
+        state.links.push((self.fingerprints, link));
         self.revocations.begin_to_watch(&mut state);
     }
 }

@@ -3,7 +3,9 @@
 
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
-use phalanx_net::identity::{Authority, Client, KeyedCertificate, Member, Role, request, role_and_name};
+use phalanx_net::identity::{
+    Authority, Client, Extent, KeyedCertificate, Member, Role, Scope, Service, request, role_and_name,
+};
 use phalanx_net::link::{Link, LinkError};
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::{Shaken, choose, choose_ahead, offer};
@@ -255,4 +257,71 @@ fn handshakes_agree_on_a_key_exchange_that_a_quantum_computer_does_not_break() {
         let group = end.negotiated_key_exchange_group().map(|group| group.name());
         assert_eq!(group, Some(rustls::NamedGroup::X25519MLKEM768));
     }
+}
+
+/// A process at an executor with a delegation of the user for so long, as it connects to other members.
+fn delegated(user: &Member, executor: &Member, lasts: Duration) -> Result<Member, String> {
+    let process = KeyedCertificate::ephemeral().unwrap();
+    let mut scope = Scope::default();
+    scope.add(Service::Spaces, Extent::All).unwrap();
+    let (own, at) = (user.own().certificate.to_vec(), executor.own().certificate.to_vec());
+    let text = user.delegate([&process.certificate, &at], &scope, [1; 16], lasts).unwrap();
+    let certificates = [&own[..], &at[..], user.authority()];
+    Member::delegated(process, certificates, &text).map_err(|error| error.to_string())
+}
+
+/// What the server knows of a peer after a handshake, and whether the session was resumed.
+fn met(client: &Client, server: &Member) -> Result<(String, String, bool), String> {
+    let (mut one, mut other) = Socket::pair().unwrap();
+    let (connection, judge) = (server.server().unwrap(), server.clone());
+    let serving = thread::spawn(move || {
+        let shaken =
+            offer(connection, PRIVATE.exactly(), &[], &mut other.until(soon())).map_err(|it| it.to_string())?;
+        assert!(role_and_name(shaken.peer_certificate()).is_err(), "its own certificate is nobody's");
+        let acting = judge.acting(shaken.shown()).map_err(|error| error.to_string())?.unwrap();
+        let resumed = shaken.was_resumed();
+        let (link, _reader) = Link::new(other, Some(shaken), MAX_BODY).unwrap();
+        link.send(Mark::None, encode(&ToInterpreter::Beat, 0), Vec::new()).unwrap();
+        Ok((acting.user, acting.executor, resumed))
+    });
+    let heard = hear_a_frame(client.connect().unwrap(), &mut one);
+    one.shut_down();
+    let met = serving.join().unwrap();
+    assert_eq!(heard.is_ok(), met.is_ok(), "{heard:?}");
+    met
+}
+
+#[test]
+fn a_process_acts_for_its_user_toward_another_member_also_in_resumed_sessions() {
+    let authority = Authority::create().unwrap();
+    let (user, server) = (member(&authority, Role::User, "ada"), member(&authority, Role::Executor, "board"));
+    let executor = member(&authority, Role::Executor, "labpc");
+    let process = delegated(&user, &executor, Duration::from_secs(3600)).unwrap();
+    let client = process.client_of(Role::Executor).unwrap();
+    let names = |resumed| Ok(("ada".to_owned(), "labpc".to_owned(), resumed));
+    assert_eq!([(); 2].map(|()| met(&client, &server)), [names(false), names(true)]);
+    let elsewhere = member(&Authority::create().unwrap(), Role::Executor, "board");
+    assert!(met(&client, &elsewhere).is_err(), "another grid's");
+    assert!(delegated(&user, &executor, Duration::ZERO).unwrap_err().contains("has ended"));
+    let (client, _) =
+        shake_hands(user.client_of(Role::Executor).unwrap().connect().unwrap(), process.server().unwrap());
+    assert!(client.is_err(), "it is no server");
+}
+
+#[test]
+fn a_resumed_session_does_not_outlast_its_delegation() {
+    let authority = Authority::create().unwrap();
+    let (user, server) = (member(&authority, Role::User, "ada"), member(&authority, Role::Executor, "board"));
+    let process = delegated(&user, &server, Duration::from_secs(3)).unwrap();
+    let client = process.client_of(Role::Executor).unwrap();
+    assert!(met(&client, &server).is_ok());
+    let until = soon();
+    let why = loop {
+        match met(&client, &server) {
+            Err(why) => break why,
+            Ok(_) => assert!(Instant::now() < until, "it ends"),
+        }
+        thread::sleep(Duration::from_millis(100));
+    };
+    assert!(why.contains("the delegation has ended"), "{why}");
 }

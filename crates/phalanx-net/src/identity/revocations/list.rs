@@ -1,6 +1,6 @@
 //! The text of a list: a title with a number, a line for each certificate, and the authority's signature of all that.
 
-use crate::identity::{IdentityError, Role, fingerprint, to_hex};
+use crate::identity::{IdentityError, Role, fingerprint, from_hex, to_hex};
 use rustls::pki_types::CertificateDer;
 use std::fmt::Write;
 use webpki::EndEntityCert;
@@ -90,10 +90,4 @@ impl Revoked {
 
 fn wrong(why: &'static str) -> IdentityError {
     IdentityError::Revocations(why)
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let is_hex = text.len() % 2 == 0 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let byte = |at| u8::from_str_radix(&text[at..at + 2], 16).ok();
-    if is_hex { (0..text.len()).step_by(2).map(byte).collect() } else { None }
 }

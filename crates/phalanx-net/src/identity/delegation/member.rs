@@ -1,0 +1,71 @@
+//! A member that delegates, and a process that acts for one.
+
+use super::super::{IdentityError, KeyedCertificate, Member, Role, fingerprint, role_and_name};
+use super::{Acting, Delegation, Scope, check_nameless, wrong};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use std::time::Duration;
+
+/// What makes a process act for a user: the user's word, and the certificates and the text that show it.
+#[derive(Debug, Clone)]
+pub(in crate::identity) struct Acts {
+    pub acting: Acting,
+    pub shown: [CertificateDer<'static>; 3],
+}
+
+impl Member {
+    /// The user, as the process with the certificate and key `own` acts for the user by a delegation. `user`, `executor` and
+    /// `authority` are certificates in DER.
+    ///
+    /// # Errors
+    /// The delegation does not hold, or has ended.
+    pub fn delegated(
+        own: KeyedCertificate,
+        [user, executor, authority]: [&[u8]; 3],
+        delegation: &str,
+    ) -> Result<Member, IdentityError> {
+        let der = |bytes: &[u8]| CertificateDer::from(bytes.to_vec());
+        let shown = [der(user), der(executor), der(delegation.as_bytes())];
+        let whole = [std::slice::from_ref(&own.certificate), &shown[..]].concat();
+        let member = Member::of(own, der(authority), String::new())?;
+        let acting = member.acting(&whole)?.ok_or_else(|| wrong("it is none"))?;
+        Ok(Member { name: acting.user.clone(), acts: Some(Acts { acting, shown }), ..member })
+    }
+
+    /// Delegates to the process with the certificate `holder`, which runs at the member with the certificate `executor`.
+    /// Both are DER. Returns the text of the delegation.
+    ///
+    /// # Errors
+    /// This member is no user, or is itself a process that acts for one; or the process's certificate names somebody.
+    pub fn delegate(
+        &self,
+        [holder, executor]: [&[u8]; 2],
+        scope: &Scope,
+        program: [u8; 16],
+        lasts: Duration,
+    ) -> Result<String, IdentityError> {
+        if self.acts.is_some() || role_and_name(&self.own.certificate)?.0 != Role::User.name() {
+            return Err(wrong("only a user delegates, with the user's own key"));
+        }
+        let [holder, executor] = [holder, executor].map(CertificateDer::from);
+        check_nameless(&holder)?;
+        let until = UnixTime::now().as_secs() + lasts.as_secs();
+        let [holder, executor] = [fingerprint(&holder), fingerprint(&executor)];
+        let (user, scope) = (fingerprint(&self.own.certificate), scope.clone());
+        let delegation = Delegation { holder, user, executor, program, until, scope };
+        delegation.signed(&self.authority, |text| self.own.sign(text))
+    }
+
+    /// Who has shown these certificates in a handshake: the user and the executor of a process that acts for a user. `None`: a
+    /// member itself, whose [`role_and_name`] is in the first certificate.
+    ///
+    /// # Errors
+    /// The delegation does not hold, or has ended.
+    pub fn acting(&self, shown: &[CertificateDer<'_>]) -> Result<Option<Acting>, IdentityError> {
+        self.verifier.acting(shown, UnixTime::now())
+    }
+
+    /// Whether this is a process that acts for a user, and what it was given.
+    pub fn acts(&self) -> Option<&Acting> {
+        self.acts.as_ref().map(|acts| &acts.acting)
+    }
+}
