@@ -18,7 +18,7 @@ class CopyOrder:
     source: str | None
     #: The text of the identity file, the names in certificates by address, the file of known members, and the files
     #: with lists of revoked certificates.
-    dialler: tuple[str, dict[str, str], str, list[str]]
+    dialler: tuple[str | None, dict[str, str], str | None, list[str]]
     #: The default policy, the trusted networks, and the text of a rules file.
     policy: tuple[str, list[str], str | None]
     puts: bool

@@ -28,13 +28,16 @@ USER, EXECUTOR = "user.pem", "executor.pem"
 
 
 class Dialler(NamedTuple):
-    """Who the user is, and whom the user expects, as the native core reads it: the text of the identity file, the names
-    in certificates by address, the file of the members that answered first at other addresses, and the files with lists
-    of revoked certificates."""
+    """Who the user is, and whom the user expects, as the native core reads it.
 
-    text: str
+    ``text`` is that of the identity file, or None for what the user has delegated to this process. ``certificates`` has
+    the names in certificates by address. ``known`` is the file of the members that answered first at other addresses,
+    and ``revoked`` are the files with lists of revoked certificates.
+    """
+
+    text: str | None
     certificates: dict[str, str]
-    known: str
+    known: str | None
     revoked: list[str]
 
 
@@ -132,7 +135,9 @@ def dialler(text: str, identity: StrPath | None, certificates: Mapping[str, str]
 
 
 def dialler_if_any(identity: StrPath | None, certificates: Mapping[str, str]) -> Dialler | None:
-    """The same; None if the user named no identity file and has none."""
+    """The same, for spaces; None if the user named no identity file and has none."""
+    if identity is None and _native.acts_at() is not None and _native.acts_for("spaces"):
+        return Dialler(None, dict(certificates), None, [])
     text = read_identity(identity, USER) if identity else own_identity(USER)
     return None if text is None else dialler(text, identity, certificates)
 
@@ -173,6 +178,11 @@ def read_identity(path: StrPath | None, default: str) -> str:
         "name yours with --identity or identity=, or put it there; whoever keeps the grid makes one with: phalanx "
         f"grid issue --role {default.removesuffix('.pem')} NAME, and a grid with: phalanx grid create"
     )
+    if (machine := _native.acts_at()) is not None:
+        advice = (
+            f"this process runs at {machine} for a user, whose key stays where the user's program runs; that program "
+            'can delegate the use of spaces to it, and nothing else: px.Manager(..., delegate="spaces")'
+        )
     text = read_private(file, "identity", advice)
     _, name, ends_soon = _native.check_member(text, os.fspath(file))
     if ends_soon:

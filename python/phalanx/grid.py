@@ -132,7 +132,7 @@ class Grid:
         Parameters
         ----------
         **options
-            ``contract``, ``patience``, ``journal``, ``initializer``, ``initargs`` and ``output``, as for
+            ``contract``, ``patience``, ``journal``, ``initializer``, ``initargs``, ``output`` and ``delegate``, as for
             :class:`phalanx.Manager`, which also tells what is raised.
 
         Examples

@@ -31,7 +31,7 @@ from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts
 from phalanx.security import Rules, leads_elsewhere
 from phalanx.skeletons import Program, Skeleton
-from phalanx.words import Policy, StrPath
+from phalanx.words import DELEGATES, Delegate, Policy, StrPath, check_word
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -69,6 +69,7 @@ class ManagerOptions(TypedDict, total=False):
     initializer: Callable[..., object] | None
     initargs: tuple[Any, ...]
     output: Output
+    delegate: Delegate | None
 
 
 class MapOptions(TypedDict, total=False):
@@ -112,6 +113,10 @@ class Manager(Executor):
         drops them. A function, or the ``write`` of a file, is called with each line and its prefix. Results wait for
         this call, so the function must not wait for results. Default: ``"prefix"`` for interpreters on other machines,
         ``"plain"`` for those of this one.
+    delegate
+        What interpreters of other machines may do in the user's name, until the manager is closed. ``"given"``: use
+        the spaces that the program was given, in closures or as arguments. ``"spaces"``: use the spaces of all servers
+        of the grid. ``None``: nothing.
 
     Raises
     ------
@@ -143,7 +148,10 @@ class Manager(Executor):
         initializer: Callable[..., object] | None = None,
         initargs: tuple[Any, ...] = (),
         output: Output = None,
+        delegate: Delegate | None = "given",
     ) -> None:
+        if delegate is not None:
+            check_word("delegate", delegate, DELEGATES, PhalanxError)
         reach = Reach.of(where if isinstance(where, Hosts) else None, identity, policy, trusted)
         words = reach.words()
         if weaker := _native.weaker(words):
@@ -181,7 +189,10 @@ class Manager(Executor):
             patience=patience,
             journal=journal,
             show=show,
+            gives=delegate == "given",
         )
+        if addresses is not None and delegate == "spaces":
+            native.delegate("spaces", None)
         self._native = native if prologue is None else cast("_native.Manager", Prologue(native, prologue))
         self._submissions = Submissions(self._native)
         # A manager that was garbage-collected still answers what was submitted, as the standard library's executors do.

@@ -30,6 +30,8 @@ Kept: TypeAlias = Literal["owner", "group", "numeric-ids", "xattrs", "acls", "ha
 Transport: TypeAlias = Literal["shared", "sockets"]
 #: What an executor keeps from the processes of its users: folders and environments only, or files as well.
 Cage: TypeAlias = Literal["none", "files"]
+#: What interpreters of other machines may do in the user's name: use the spaces that the program was given, or all.
+Delegate: TypeAlias = Literal["given", "spaces"]
 #: Where the lines go that tasks print.
 OutputWord: TypeAlias = Literal["prefix", "plain", "off"]
 
@@ -46,6 +48,7 @@ LINKS: tuple[Links, ...] = get_args(Links)
 KEPT: tuple[Kept, ...] = get_args(Kept)
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 CAGES: tuple[Cage, ...] = get_args(Cage)
+DELEGATES: tuple[Delegate, ...] = get_args(Delegate)
 OUTPUTS: tuple[OutputWord, ...] = get_args(OutputWord)
 
 

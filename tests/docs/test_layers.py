@@ -31,7 +31,7 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
-        "cage control credit ending explain files known_members lines log places scratch tables turn",
+        "cage control credit delegated ending explain files given known_members lines log places scratch tables turn",
         "confined dial dialler door journal printing prints recruit rules",
         "interpreter quota space",
         "interpreter_link local remote",

@@ -3,11 +3,12 @@
 
 use crate::log::{Log, Severity};
 use phalanx_core::level::{LevelSet, Levels};
-use phalanx_net::identity::{Member, Role, role_and_name};
+use phalanx_net::identity::{Acting, Member, Role, Service, role_and_name};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::{Listener, Socket};
 use phalanx_net::sync::lock;
 use phalanx_net::tls::{self, Shaken};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +27,9 @@ const STACK: usize = 512 << 10;
 
 /// The service behind a door. It serves a peer that has said what it wants, in the peer's own thread. An error goes to the log.
 pub type Serve = Box<dyn Fn(Peer, Preamble) -> io::Result<()> + Send + Sync>;
+
+/// A peer after a handshake: its role and name, and what it may use if it acts for a user of that name.
+pub type Met = (Shaken, Role, String, Option<BTreeSet<String>>);
 
 /// Accepts peers on one or several listeners.
 pub struct Door {
@@ -52,6 +56,8 @@ pub struct Peer {
     pub from: Option<IpAddr>,
     /// The bytes of its preamble on which the keys of a handshake depend.
     said: Vec<u8>,
+    /// The service that a delegation must allow. `None`: no process may ask for this in a user's name.
+    service: Option<Service>,
     deadline: Instant,
     door: Arc<Door>,
 }
@@ -95,7 +101,7 @@ impl Door {
             self.make_room(Unproved { number, from: ip, socket });
         }
         let (said, deadline) = (Vec::new(), Instant::now() + PATIENCE);
-        let peer = Peer { number, socket, from: ip, said, deadline, door: self };
+        let peer = Peer { number, socket, from: ip, said, service: None, deadline, door: self };
         let serve = move || {
             let door = peer.door.clone();
             if let Err(error) = peer.serve() {
@@ -140,7 +146,7 @@ impl Door {
 impl Peer {
     fn serve(mut self) -> io::Result<()> {
         let preamble = Preamble::read(&mut self.socket.until(self.deadline))?;
-        self.said = preamble.bound();
+        (self.said, self.service) = (preamble.bound(), service_of(preamble));
         let door = self.door.clone();
         (door.serve)(self, preamble)
     }
@@ -152,7 +158,7 @@ impl Peer {
 
     /// Does the handshake for a link of these levels with a member in this role. Returns the member's name too.
     pub fn shake_hands_as(&mut self, member: &Member, levels: Levels, role: Role) -> io::Result<(Shaken, String)> {
-        let (shaken, is, name) = self.shake(member, levels.exactly())?;
+        let (shaken, is, name, _) = self.shake(member, levels.exactly())?;
         match is == role.name() {
             true => Ok((shaken, name)),
             false => Err(refused(format!("{name} is no {} but has the role {is}", role.name()))),
@@ -161,22 +167,62 @@ impl Peer {
 
     /// Does the handshake with a member in any role, which chooses among the levels offered. Returns its role and name.
     pub fn offer(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<(Shaken, Role, String)> {
-        let (shaken, role, name) = self.shake(member, offered)?;
-        Ok((shaken, role.parse().map_err(|error: String| refused(error))?, name))
+        let (shaken, role, name, _) = self.offer_to_delegates(member, offered)?;
+        Ok((shaken, role, name))
     }
 
-    fn shake(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<(Shaken, String, String)> {
+    /// The same, for a service that can be delegated. Returns also what a process may use of it that acts for a user: the names of
+    /// things, or `None` for everything.
+    pub fn offer_to_delegates(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<Met> {
+        let (shaken, role, name, only) = self.shake(member, offered)?;
+        Ok((shaken, role.parse().map_err(|error: String| refused(error))?, name, only))
+    }
+
+    fn shake(
+        &mut self,
+        member: &Member,
+        offered: [LevelSet; 3],
+    ) -> io::Result<(Shaken, String, String, Option<BTreeSet<String>>)> {
         let connection = member.server().map_err(io::Error::other)?;
         let mut shaken = tls::offer(connection, offered, &self.said, &mut self.socket.until(self.deadline))?;
         shaken.heed(member.revocations())?;
-        let (role, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
-        Ok((shaken, role, name))
+        let acting = member.acting(shaken.shown()).map_err(|error| refused(error.to_string()))?;
+        let Some(acting) = acting else {
+            let (role, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
+            return Ok((shaken, role, name, None));
+        };
+        let (user, only) = self.user_of(acting, member)?;
+        Ok((shaken, Role::User.name().to_owned(), user, only))
+    }
+
+    /// The name of the user that a process acts for, if the user has delegated what the process asks for; and what it may use.
+    fn user_of(&self, acting: Acting, member: &Member) -> io::Result<(String, Option<BTreeSet<String>>)> {
+        let Acting { user, executor, delegation } = acting;
+        let allows = |service| delegation.scope.allows(service, &member.name);
+        match self.service {
+            Some(service) if allows(service) => {
+                let text = format!("a process at {executor} acts for {user}, who delegated {} to it", service.name());
+                self.door.log.limited(Severity::Info, &text, &text);
+                Ok((user, delegation.scope.at(service, &member.name)))
+            }
+            Some(service) => {
+                Err(refused(format!("{user} did not delegate the {} of {} to {executor}", service.name(), member.name)))
+            }
+            None => {
+                Err(refused(format!("a process at {executor} that acts for {user}: this needs the user's own key")))
+            }
+        }
     }
 
     /// Marks the peer as authenticated, so that no flood disconnects it.
     pub fn proved(&self) {
         self.door.proved(self.number);
     }
+}
+
+/// The service that a connection is for, if it can be used in a user's name.
+fn service_of(preamble: Preamble) -> Option<Service> {
+    matches!(preamble, Preamble::Space { .. }).then_some(Service::Spaces)
 }
 
 /// Checks that the user is on the list of accepted users. An empty list accepts every user of the grid.

@@ -4,6 +4,7 @@
 use crate::cage::{Bars, Cage};
 use crate::confined::Confined;
 use crate::control::{self, Pulse, tell, turn_away};
+use crate::delegated::Papers;
 use crate::door::{Door, Peer, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::log::Log;
@@ -401,7 +402,8 @@ impl Service {
         let secrets = levels.need_handshake().then(|| Secrets::new(&own, &session.certificate));
         let token = random_token();
         let (machine, said) = (self.member.name.clone(), Preamble::Data { token }.bound());
-        let begin = Begin { machine, path: Vec::new(), levels, said, secrets };
+        let papers = Some(Papers::new(&own, &session.certificate, &self.member));
+        let begin = Begin { machine, path: Vec::new(), levels, said, secrets, papers };
         let bars = session.bars(&self.options.cage)?;
         let process = Process::start(&self.options.command, &begin, Some(&bars))?;
         let process = Arc::new(Mutex::new(process));

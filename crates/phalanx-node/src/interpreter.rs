@@ -5,6 +5,7 @@
 //! key that an interpreter authenticates with is made for it alone. The code that it runs never sees the machine's key.
 
 use crate::cage::Bars;
+use crate::delegated::{self, Papers};
 use crate::ending::{self, Before};
 use crate::printing::{self, Printing, open_standard_streams};
 use bytes::Bytes;
@@ -43,6 +44,8 @@ pub struct Begin {
     pub said: Vec<u8>,
     /// Certificate, key, and the peer's certificate. `None` if the data link has no handshake.
     pub secrets: Option<Secrets>,
+    /// With which it can act for its user. `None` on the user's own machine.
+    pub papers: Option<Papers>,
 }
 
 /// What the interpreter's handshake needs: its own identity, and that of its only peer.
@@ -208,7 +211,10 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader, Arc<Printing>)> {
     tether.read_exact(&mut bytes)?;
     let mut begin: Begin = postcard::from_bytes(&bytes).map_err(io::Error::other)?;
     let mut data = tether.receive_socket()?;
-    // Taken out, so that no key is left where the user's code will run.
+    if let Some(papers) = begin.papers.take() {
+        delegated::begin(&begin.machine, papers);
+    }
+    // Taken out, so that it is not kept longer than the handshake needs it.
     let (link, reader) = match begin.secrets.take() {
         None => Link::sharing(data, MAX_BODY)?, // only over a unix socket; the manager does the same then
         Some(secrets) => {

@@ -225,7 +225,7 @@ impl Summary {
                 let (asked, reached, met, why) = (*asked, *reached, *met, why.clone());
                 self.contract = Some(ContractSummary { asked, reached, met, why });
             }
-            Fact::Wanted { .. } | Fact::RecruitFailed { .. } | Fact::Returned { .. } => {}
+            Fact::Wanted { .. } | Fact::RecruitFailed { .. } | Fact::Returned { .. } | Fact::Delegated { .. } => {}
         }
     }
 

@@ -6,9 +6,11 @@
 
 pub mod cage;
 pub mod connect;
+pub mod delegated;
 pub mod dialler;
 pub mod executor;
 pub mod explain;
+pub mod given;
 pub mod interpreter;
 pub mod interpreter_link;
 pub mod journal;

@@ -5,11 +5,15 @@ use phalanx_core::event::Cause;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, Conflict};
 use phalanx_core::wire::machines::Kind;
-use phalanx_net::identity::IdentityError;
+use phalanx_net::identity::{IdentityError, Scope};
 use phalanx_net::link::{Link, Reader};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use thiserror::Error;
+
+/// Time for which a delegation is good. While the program runs, it is renewed after a third of this time.
+pub const LASTS: Duration = Duration::from_secs(3600);
 
 /// How to start an interpreter on this machine.
 #[derive(Debug, Clone)]
@@ -81,6 +85,13 @@ pub trait Hold: Send {
     /// The output that an ended interpreter printed and did not send.
     fn last_words(&mut self) -> Vec<(Kind, Bytes)> {
         Vec::new()
+    }
+    /// The text of a delegation of the user to the interpreter. `None`: it is the user's own process and needs none.
+    ///
+    /// # Errors
+    /// The user's key cannot sign it.
+    fn delegate(&self, _scope: &Scope) -> Result<Option<String>, IdentityError> {
+        Ok(None)
     }
     /// Whether its process is known to be alive and not stopped. Then it is silent only because its machine is busy.
     fn is_alive(&self) -> bool;

@@ -6,7 +6,7 @@
 use crate::control::{Pulse, tell};
 use crate::dial::{DIAL_PATIENCE, check_version, introduce, printable, unreachable};
 use crate::dialler::{Dialler, is_unexpected};
-use crate::recruit::{Hold, Recruit, RecruitError, Source};
+use crate::recruit::{Hold, LASTS, Recruit, RecruitError, Source};
 use phalanx_core::event::Cause;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, LevelSet, Levels, Policy};
@@ -14,7 +14,7 @@ use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, d
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Expected, Introduced, Target, dial};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Client, IdentityError, KeyedCertificate, Role};
+use phalanx_net::identity::{Client, IdentityError, KeyedCertificate, Role, Scope};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
@@ -90,6 +90,8 @@ impl SessionState {
 struct Session {
     link: Arc<Link>,
     name: String,
+    /// The executor's certificate, in DER.
+    certificate: Vec<u8>,
     /// Where the executor was reached. Data links go there too, even if its name resolves differently by then.
     target: Target,
     /// Set once the executor has said what it takes.
@@ -134,6 +136,10 @@ pub struct Requested {
     host: Arc<Host>,
     session: Arc<Session>,
     request: u32,
+    /// The token of the user's program.
+    program: [u8; 16],
+    /// The interpreter's certificate, in DER.
+    certificate: Vec<u8>,
     answer: Receiver<Answer>,
     released: bool,
 }
@@ -274,11 +280,14 @@ impl Host {
             self.count_back();
             return Err(RecruitError::Unreachable(format!("the connection to {} has just ended", self.address)));
         };
-        let requested = Requested { host: self.clone(), session: session.clone(), request, answer, released: false };
+        let (host, certificate) = (self.clone(), Vec::new());
+        let mut requested =
+            Requested { host, session: session.clone(), request, program, certificate, answer, released: false };
         tell(&session.link, &ToExecutor::Recruit { request, levels: agreed.levels, program });
         let (token, certificate) = self.await_answer(&requested.answer)?;
         let (link, reader) =
             self.data_link(&session, agreed.levels, token, &certificate).map_err(|error| self.unreachable(&error))?;
+        requested.certificate = certificate;
         let name = format!("{}/{}", session.name, id.0);
         Ok(Recruit { link, reader, name, machine: self.address.to_string(), agreed, hold: Box::new(requested) })
     }
@@ -353,10 +362,11 @@ impl Host {
     fn reach(self: &Arc<Host>) -> Result<Arc<Session>, RecruitError> {
         let called = self.call_control().map_err(|error| self.unreachable(&error))?;
         let (name, address, target) = (called.name()?, called.address()?, called.again.clone());
+        let certificate = called.certificate();
         let (link, reader) = called.link(MAX_CONTROL_BODY)?;
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
         let (stopped, heard) = (Mutex::default(), AtomicBool::new(true));
-        let session = Arc::new(Session { link, name, target, agreed, waiting, stopped, heard });
+        let session = Arc::new(Session { link, name, certificate, target, agreed, waiting, stopped, heard });
         let (sender, offer) = channel::<Result<Offer, String>>();
         let (host, reading) = (self.clone(), session.clone());
         thread::Builder::new()
@@ -500,6 +510,12 @@ impl Hold for Requested {
         }
     }
 
+    /// The interpreter's certificate came over the control link, which is private, from the executor whose certificate is named.
+    fn delegate(&self, scope: &Scope) -> Result<Option<String>, IdentityError> {
+        let member = self.host.dialler.member();
+        member.delegate([&self.certificate, &self.session.certificate], scope, self.program, LASTS).map(Some)
+    }
+
     fn is_alive(&self) -> bool {
         self.session.vouches() && !lock(&self.session.stopped).contains(&self.request)
     }
@@ -523,7 +539,7 @@ mod tests {
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
         let (name, target) = ("lab2".to_owned(), Target::At(([127, 0, 0, 1], 7400).into()));
         let (stopped, heard) = (Mutex::default(), AtomicBool::new(true));
-        let session = Session { link, name, target, agreed, waiting, stopped, heard };
+        let session = Session { link, name, certificate: Vec::new(), target, agreed, waiting, stopped, heard };
         let before = session.expect(1).unwrap();
         session.end();
         assert!(matches!(before.recv_timeout(START_PATIENCE), Err(RecvTimeoutError::Disconnected)));

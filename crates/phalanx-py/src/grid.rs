@@ -2,13 +2,15 @@
 
 use crate::errors::{identity, raise};
 use phalanx_net::identity::{
-    Authority, IdentityError, Member, Revoked, Role, fingerprint, first_certificate, request, role_and_name,
+    Authority, IdentityError, Member, Revoked, Role, Service, fingerprint, first_certificate, request, role_and_name,
 };
+use phalanx_node::delegated;
 use phalanx_node::dialler::Dialler as NodeDialler;
+use phalanx_node::given;
 use phalanx_node::known_members::{KnownError, KnownMember, KnownMembers};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 /// Makes the authority file of a new grid. With a passphrase its key is locked.
@@ -123,29 +125,56 @@ pub fn check_member(text: &str, file: &str) -> PyResult<(&'static str, String, b
     Ok((role.name(), member.name.clone(), member.ends_within(SOON)))
 }
 
-/// The user's identity, and whom it expects, as Python passes it: the text of the identity file, the names in the certificates
+/// The user's identity, and whom it expects, as Python passes it: the text of the identity file (`None`: what the user has
+/// delegated to this process), the names in the certificates
 /// of the members by address, the file of the members that answered first at other addresses, and the files with lists of revoked
 /// certificates.
 #[derive(FromPyObject)]
-pub struct Dialler(String, HashMap<String, String>, Option<PathBuf>, Vec<PathBuf>);
+pub struct Dialler(Option<String>, HashMap<String, String>, Option<PathBuf>, Vec<PathBuf>);
 
 impl Dialler {
     /// The caller, who has this role.
     pub fn read(self, role: Role) -> PyResult<NodeDialler> {
-        let member = Member::parse(&self.0, role).map_err(identity)?;
+        let text = self.0.as_deref().ok_or_else(|| raise("IdentityError", "this needs the user's own key"))?;
+        let member = Member::parse(text, role).map_err(identity)?;
         Ok(self.with(member))
     }
 
-    /// The caller, who may have any role.
+    /// The caller of a space, who may have any role or act for a user.
     pub fn read_any(self) -> PyResult<NodeDialler> {
-        let (_, member) = to_member(&self.0).map_err(identity)?;
-        Ok(self.with(member))
+        let member = match &self.0 {
+            Some(text) => to_member(text).map(|(_, member)| Some(member)),
+            None => delegated::member(Service::Spaces),
+        };
+        let member = member.map_err(identity)?;
+        Ok(self.with(member.ok_or_else(|| raise("IdentityError", "nothing was delegated to this process"))?))
     }
 
     fn with(self, member: Member) -> NodeDialler {
         let Dialler(_, certificates, known, revoked) = self;
         NodeDialler::new(member.heeding(revoked), certificates, known)
     }
+}
+
+/// The name of the machine at whose executor this process runs for a user. None: it is the user's own process.
+#[pyfunction]
+pub fn acts_at() -> Option<String> {
+    delegated::machine()
+}
+
+/// The mark in a pickle that stands for the spaces with these names, as `ws7/jobs`.
+#[pyfunction]
+#[pyo3(signature = (spaces, /))]
+pub fn mark_given(spaces: BTreeSet<String>) -> String {
+    given::mark_of(spaces)
+}
+
+/// Whether the user has delegated the service to this process. An error if the delegation has ended.
+#[pyfunction]
+#[pyo3(signature = (service, /))]
+pub fn acts_for(service: &str) -> PyResult<bool> {
+    let service = service.parse().map_err(|error: String| raise("IdentityError", error))?;
+    delegated::member(service).map(|member| member.is_some()).map_err(identity)
 }
 
 /// The members in a file of known members, as name, fingerprint of the grid, and address.

@@ -51,6 +51,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grid::sign_member, module)?)?;
     module.add_function(wrap_pyfunction!(grid::certificate_of, module)?)?;
     module.add_function(wrap_pyfunction!(grid::check_member, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::acts_at, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::acts_for, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::mark_given, module)?)?;
     module.add_function(wrap_pyfunction!(grid::known_members, module)?)?;
     module.add_function(wrap_pyfunction!(grid::forget_member, module)?)?;
     module.add_function(wrap_pyfunction!(text::escape, module)?)?;

@@ -1,7 +1,7 @@
 //! The manager's driver for `phalanx/manager.py`.
 
 use crate::buffers::{Region, release};
-use crate::errors::{raise, recruit};
+use crate::errors::{identity, raise, recruit};
 use crate::graph::{PyInstruction, PyTarget, to_graph};
 use crate::grid::Dialler;
 use crate::policy::Words;
@@ -12,7 +12,7 @@ use phalanx_core::flow::{Goal, Graph, MarkedData, Marks, RunOptions};
 use phalanx_core::ids::{ProgramId, RunId};
 use phalanx_core::level::Level;
 use phalanx_net::address::Address;
-use phalanx_net::identity::Role;
+use phalanx_net::identity::{Extent, Role};
 use phalanx_node::connect::{Place, connect};
 use phalanx_node::manager as node;
 use phalanx_node::prints::{Printed, Show};
@@ -58,9 +58,9 @@ impl Manager {
     /// `program`: the token of the user's program. `throughput` (tasks per second) or `deadline` (seconds): the goal of the
     /// contract, with at most `interpreters`. `show`: a function, and whether its lines are always whole. It is called in a
     /// thread of its own with what tasks print: a list of `(interpreter, 0 for output or 1 for errors, lines)`. `None`: output
-    /// is not shown.
+    /// is not shown. `gives`: whether interpreters of other machines may use the spaces in code and tasks.
     #[new]
-    #[pyo3(signature = (*, addresses, dialler, program, interpreters, throughput, deadline, policy, command, path, python, silence, patience, journal, show))]
+    #[pyo3(signature = (*, addresses, dialler, program, interpreters, throughput, deadline, policy, command, path, python, silence, patience, journal, show, gives))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -78,6 +78,7 @@ impl Manager {
         patience: f64,
         journal: Option<PathBuf>,
         show: Option<(Py<PyAny>, bool)>,
+        gives: bool,
     ) -> PyResult<Manager> {
         let place = match addresses {
             None => Place::ThisMachine,
@@ -94,7 +95,7 @@ impl Manager {
         let goal = throughput.map(Goal::Throughput).or(deadline.map(Goal::Deadline));
         let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX / 4);
         let show = show.map(to_show);
-        let options = node::Options { interpreters, goal, silence, patience, journal, show };
+        let options = node::Options { interpreters, goal, silence, patience, journal, show, gives };
         let source = interruptibly(py, move || connect(place, policy, start, interpreters))?.map_err(recruit)?;
         Ok(Manager(py.detach(|| node::Manager::start(source, options))?))
     }
@@ -103,6 +104,14 @@ impl Manager {
     #[getter]
     fn interpreters(&self) -> u32 {
         self.0.interpreters()
+    }
+
+    /// Lets interpreters of other machines use a service in the user's name: the things with these names, like `ws7/jobs`, or
+    /// everything.
+    fn delegate(&self, py: Python<'_>, service: &str, names: Option<Vec<String>>) -> PyResult<()> {
+        let service = service.parse().map_err(|error: String| raise("IdentityError", error))?;
+        let extent = names.map_or(Extent::All, |names| Extent::Named(names.into_iter().collect()));
+        py.detach(|| self.0.delegate(service, extent)).map_err(identity)
     }
 
     /// Registers a program that is a chain of instructions. Takes the pickled tuple of their functions, whether it is marked,

@@ -16,7 +16,9 @@ from phalanx.manager import Manager
 from phalanx.security import secure_code, secure_data
 
 #: Options of :class:`phalanx.Manager`, for the manager that a backend has for itself.
-OF_MANAGERS = frozenset({"where", "contract", "policy", "identity", "journal", "output", "initializer", "initargs"})
+OF_MANAGERS = frozenset(
+    {"where", "contract", "policy", "identity", "journal", "output", "initializer", "initargs", "delegate"}
+)
 #: Seconds without work after which a backend's own interpreters end; loky's.
 IDLE = 300.0
 #: Options of joblib's other backends that cannot be honoured here, and what to do instead.

@@ -64,6 +64,11 @@ class Replicas:
         """The level of the link to the leader, as far as it is known."""
         return self._engine.level
 
+    @property
+    def leader(self) -> RemoteSpace:
+        """The leader of the last request."""
+        return self._engine
+
     def _leading(self, until: float | None = None) -> RemoteSpace:
         with self._lock:
             if self._closed:

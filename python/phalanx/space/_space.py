@@ -22,6 +22,7 @@ from phalanx.space._open import ClosedEngine, certificates_of, members_of, open_
 from phalanx.space._placement import placing_positions
 from phalanx.space._replicas import Replicas
 from phalanx.space._select import Select, selectors
+from phalanx.space._servers import servers_of
 from phalanx.space._timeout import timed_out
 from phalanx.space._transaction import Transaction
 from phalanx.space._where import Query
@@ -856,12 +857,18 @@ class Space:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        servers = servers_of(self._engine)
+        if self._server is not None and self._served is not None and self._server.name:
+            place, _, name = self._served.rpartition("/")
+            servers[place] = self._server.name, name
+        certificates = {place: member for place, (member, _) in servers.items()}
+        given = _native.mark_given({f"{member}/{name}" for member, name in servers.values()}), certificates
         if isinstance(self._address, tuple):
             members = tuple(member if isinstance(member, str) else member.shared_name() for member in self._address)
-            return _again, (members, self._again)
+            return _again, (members, self._again, given)
         if self._address is not None:
-            return _again, (self._address, self._again)
-        return _again, (self.shared_name(), {"objects": self._again["objects"]})
+            return _again, (self._address, self._again, given)
+        return _again, (self.shared_name(), {"objects": self._again["objects"]}, given)
 
     def __repr__(self) -> str:
         return f"Space({self._address!r})" if self._address else "Space()"
@@ -945,6 +952,16 @@ class Space:
                 return
 
 
-def _again(address: str | tuple[str, ...], options: dict[str, Any]) -> Space:
-    """Opens a pickled space again where it is unpickled."""
+def _again(
+    address: str | tuple[str, ...], options: dict[str, Any], given: tuple[str, dict[str, str]] = ("", {})
+) -> Space:
+    """Opens a pickled space again where it is unpickled.
+
+    ``given``: the mark of the space, and the names of its servers by address. A process that acts for the user has no
+    identity file of the user, and expects the servers that the user's program has met.
+    """
+    if _native.acts_at() is not None and _native.acts_for("spaces"):
+        options = {name: value for name, value in options.items() if name != "identity"}
+        if given[1]:
+            options["certificates"] = {**given[1], **options.get("certificates", {})}
     return Space(address, **options)

@@ -85,6 +85,11 @@ class Spread:
         self.visits = 0
         self.requests = 0
 
+    @property
+    def engines(self) -> Sequence[Engine]:
+        """The engines of the members, as they are now."""
+        return self._members[:]
+
     # Writing
 
     def out(

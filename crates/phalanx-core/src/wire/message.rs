@@ -43,6 +43,8 @@ pub enum ToInterpreter {
     Shown { bytes: u32 },
     /// Heartbeat of the manager.
     Beat,
+    /// The user's delegation to this interpreter, in the body. It replaces an earlier one.
+    Delegation,
 }
 
 /// An instruction that is fired on the output of the one before it, and the mark of its own output.
@@ -72,7 +74,8 @@ impl ToInterpreter {
             ToInterpreter::Forget { .. }
             | ToInterpreter::GiveUp { .. }
             | ToInterpreter::Shown { .. }
-            | ToInterpreter::Beat => Mark::None,
+            | ToInterpreter::Beat
+            | ToInterpreter::Delegation => Mark::None,
         }
     }
 }

@@ -101,6 +101,11 @@ pub fn is_caged(process: u32) -> bool {
     !is_free && are_told_apart()
 }
 
+/// Whether this process can get no new privileges, as those in a cage.
+pub fn is_bound() -> bool {
+    rustix::thread::no_new_privs().unwrap_or(false)
+}
+
 /// Whether [`is_caged`] can tell caged processes from others.
 pub fn are_told_apart() -> bool {
     rustix::thread::no_new_privs().is_ok_and(|is_bound| !is_bound)

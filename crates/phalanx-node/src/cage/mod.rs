@@ -13,7 +13,7 @@ mod landlock;
 mod paths;
 
 #[cfg(target_os = "linux")]
-pub use landlock::{hide_memory, is_caged};
+pub use landlock::{hide_memory, is_bound, is_caged};
 
 use paths::Paths;
 use std::ffi::OsString;

@@ -1,6 +1,7 @@
 //! Messages that have arrived and were not taken yet, and the reading half of the link.
 
 use super::{Ending, Output};
+use crate::delegated;
 use crate::turn::Running;
 use bytes::Bytes;
 use phalanx_core::ids::FiringId;
@@ -57,6 +58,7 @@ impl Inbox {
             Ok(ToInterpreter::GiveUp { firing }) => self.give_back(link, firing),
             Ok(ToInterpreter::Beat) => {}
             Ok(ToInterpreter::Shown { bytes }) => self.output.shown(bytes),
+            Ok(ToInterpreter::Delegation) => delegated::receive(&frame.body),
             Ok(message) => lock(&self.queue).push(message, frame.body),
             Err(_) => lock(&self.queue).is_broken = true,
         }

@@ -221,7 +221,10 @@ impl InterpreterLink {
     fn accept(&self, message: ToInterpreter, body: Bytes) -> Result<Option<Incoming>, Ending> {
         let tokens = |shape, body| Tokens::from_wire(shape, body).map_err(|_| Ending::Garbage);
         Ok(Some(match message {
-            ToInterpreter::Beat | ToInterpreter::GiveUp { .. } | ToInterpreter::Shown { .. } => return Ok(None),
+            ToInterpreter::Beat
+            | ToInterpreter::GiveUp { .. }
+            | ToInterpreter::Shown { .. }
+            | ToInterpreter::Delegation => return Ok(None),
             ToInterpreter::Stage { program, mark } => {
                 self.output.raise(mark);
                 lock(&self.marks).stage(program, mark);

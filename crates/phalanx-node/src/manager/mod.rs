@@ -10,9 +10,10 @@ mod tests;
 
 pub use mailbox::Mailbox;
 
+use crate::given;
 use crate::journal::{Journal, Summary};
 use crate::prints::{Prints, Show};
-use crate::recruit::{Recruit, RecruitError, Source};
+use crate::recruit::{LASTS, Recruit, RecruitError, Source};
 use bytes::Bytes;
 use phalanx_core::error::WireError;
 use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
@@ -21,9 +22,10 @@ use phalanx_core::ids::{InterpreterId, ProgramId, RunId};
 use phalanx_core::level::Agreed;
 use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode};
 use phalanx_net::frames::Frame;
+use phalanx_net::identity::{Extent, IdentityError, Scope, Service};
 use phalanx_net::sync::lock;
 use seat::Seat;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -57,6 +59,8 @@ pub struct Options {
     pub journal: Option<PathBuf>,
     /// Shows what tasks print. `None`: it is not shown.
     pub show: Option<Show>,
+    /// Whether interpreters of other machines may use the spaces that are in code and tasks.
+    pub gives: bool,
 }
 
 /// Computes programs on recruited interpreters. Closing it ends everything it started.
@@ -75,6 +79,9 @@ struct Core {
     mailboxes: Mutex<HashMap<RunId, Arc<Mailbox>>>,
     journal: Journal,
     prints: Arc<Prints>,
+    /// What interpreters may use in the user's name.
+    scope: Mutex<Scope>,
+    gives: bool,
     source: Box<dyn Source>,
     next_id: AtomicU32,
     closed: AtomicBool,
@@ -97,6 +104,8 @@ impl Manager {
             mailboxes: Mutex::default(),
             journal,
             prints: Prints::new(options.show),
+            scope: Mutex::default(),
+            gives: options.gives,
             source,
             next_id: AtomicU32::new(1),
             closed: AtomicBool::new(false),
@@ -115,6 +124,7 @@ impl Manager {
 
     /// Registers a program. `code` is the pickled tuple of the functions that its instructions fire.
     pub fn stage(&self, graph: Graph, code: Bytes, marks: Marks) -> ProgramId {
+        self.give(&code);
         self.core.drive(|engine, _| {
             let program = engine.stage(graph, code);
             engine.mark(program, marks);
@@ -125,6 +135,28 @@ impl Manager {
     /// Forgets a program; its runs must be closed.
     pub fn forget(&self, program: ProgramId) {
         self.core.drive(|engine, _| engine.forget(program));
+    }
+
+    /// Lets all interpreters of other machines use more of a service in the user's name. Whatever is staged
+    /// or fed afterwards reaches an interpreter after its delegation.
+    ///
+    /// # Errors
+    /// The scope cannot be written into a delegation, or the user's key cannot sign one.
+    pub fn delegate(&self, service: Service, extent: Extent) -> Result<(), IdentityError> {
+        let is_new = lock(&self.core.scope).add(service, extent)?;
+        match is_new {
+            true => self.core.delegate_to_all(),
+            false => Ok(()),
+        }
+    }
+
+    /// Delegates the use of the spaces in a pickle that is about to be sent. If there are too many, the error of the task that opens
+    /// one says what to do.
+    fn give(&self, pickled: &[u8]) {
+        let names = if self.core.gives { given::found_in(pickled) } else { BTreeSet::new() };
+        if !names.is_empty() {
+            let _ = self.delegate(Service::Spaces, Extent::Named(names));
+        }
     }
 
     /// Opens a run whose outcomes go to `mailbox`.
@@ -149,6 +181,7 @@ impl Manager {
 
     /// Feeds the next tasks of a run's stream. For a graph, they must be separate tokens.
     pub fn feed(&self, run: RunId, tasks: Tokens) -> Result<(), WireError> {
+        self.give(tasks.parts().first().map_or(&[], |pickles| pickles));
         self.core.drive(|engine, now| engine.feed(now, run, tasks))
     }
 
@@ -300,6 +333,11 @@ impl Core {
             lock(&seat.hold).end();
             return;
         }
+        if let Err(error) = self.delegate_to(&seat) {
+            lock(&self.seats).remove(&id);
+            lock(&seat.hold).end();
+            return self.recruit_failed(&error.into());
+        }
         let began = Instant::now();
         let end = seat.attend(
             PAUSE,
@@ -319,6 +357,26 @@ impl Core {
         if !self.closed.load(Ordering::Acquire) {
             self.ended(&seat, cause);
         }
+    }
+
+    /// Sends every interpreter a delegation of what the user allows now.
+    fn delegate_to_all(&self) -> Result<(), IdentityError> {
+        let seats: Vec<_> = lock(&self.seats).values().cloned().collect();
+        seats.iter().try_for_each(|seat| self.delegate_to(seat))
+    }
+
+    fn delegate_to(&self, seat: &Seat) -> Result<(), IdentityError> {
+        let scope = lock(&self.scope).clone();
+        if scope.is_empty() {
+            return Ok(());
+        }
+        let Some(text) = lock(&seat.hold).delegate(&scope)? else { return Ok(()) };
+        let message = ToInterpreter::Delegation;
+        seat.link.queue(message.mark(), encode(&message, text.len() as u64), vec![text.into()]);
+        seat.link.flush();
+        let scope = scope.to_string().trim_end().replace('\n', ", ");
+        self.journal.record(&Fact::Delegated { interpreter: seat.id, scope });
+        Ok(())
     }
 
     /// Handles a message of an interpreter, in the thread that reads its link.
@@ -403,6 +461,7 @@ impl Core {
 
     /// The ticking thread: checks signs of life and gives the engine its ticks, until the manager is closed.
     fn tick(&self) {
+        let mut delegated = Instant::now();
         for ticks in 1u32.. {
             if self.closed.load(Ordering::Acquire) {
                 return;
@@ -412,6 +471,10 @@ impl Core {
                 self.give_memory_back();
             }
             self.end_links_of_the_dead();
+            if delegated.elapsed() > LASTS / 3 {
+                delegated = Instant::now();
+                let _ = self.delegate_to_all(); // the same key has signed before
+            }
             let signs: Vec<Event> = lock(&self.seats).values().filter_map(|seat| seat.sign_of_life()).collect();
             self.drive(|engine, now| {
                 signs.into_iter().for_each(|sign| engine.on(now, sign));

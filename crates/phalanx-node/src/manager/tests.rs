@@ -15,6 +15,8 @@ const LONG: Duration = Duration::from_secs(60);
 struct Asked {
     firing: FiringId,
     link: Arc<Link>,
+    /// The delegations that arrived before it.
+    delegations: Vec<Bytes>,
 }
 
 impl Asked {
@@ -56,6 +58,10 @@ impl Hold for Held {
         Cause::Died { how: "by the test".into() }
     }
 
+    fn delegate(&self, scope: &Scope) -> Result<Option<String>, IdentityError> {
+        Ok(Some(scope.to_string()))
+    }
+
     fn is_alive(&self) -> bool {
         true
     }
@@ -64,10 +70,13 @@ impl Hold for Held {
 fn interpret(link: Arc<Link>, reader: Reader, tell: &Sender<Asked>) {
     let ready = encode(&FromInterpreter::Ready { pid: 1 }, 0);
     link.send(Mark::None, ready, Vec::new()).expect("is sent");
-    let on_frame = |frame: Frame| {
-        if let Ok(ToInterpreter::Fire { firing, .. }) = decode(&frame.header) {
-            let _ = tell.send(Asked { firing, link: link.clone() });
+    let mut delegations = Vec::new();
+    let on_frame = |frame: Frame| match decode(&frame.header) {
+        Ok(ToInterpreter::Delegation) => delegations.push(frame.body),
+        Ok(ToInterpreter::Fire { firing, .. }) => {
+            let _ = tell.send(Asked { firing, link: link.clone(), delegations: delegations.clone() });
         }
+        _ => {}
     };
     let _: LinkError = reader.run(PAUSE, on_frame, |_| ());
 }
@@ -82,6 +91,7 @@ fn computing(interpreters: u32) -> (Arc<Manager>, Receiver<Asked>, RunId, Arc<Ma
         patience: LONG,
         journal: None,
         show: None,
+        gives: true,
     };
     let manager = Arc::new(Manager::start(Box::new(Threads(Mutex::new(tell))), options).expect("starts"));
     let program = manager.stage(Graph::chain(1), Bytes::from_static(b"code"), Marks { code: false, data: Vec::new() });
@@ -187,4 +197,29 @@ fn hostile_bytes_that_a_waiting_reader_reads_are_a_violation() {
     let summary = manager.summary();
     let causes: Vec<_> = summary.interpreters.values().filter_map(|it| it.cause.clone()).collect();
     assert!(causes.iter().any(|cause| cause.contains("protocol")), "{causes:?}");
+}
+
+#[test]
+fn what_the_user_delegates_reaches_each_interpreter_before_the_tasks_that_need_it() {
+    let (manager, asked, run, _mailbox) = computing(1);
+    let named = |name: &str| Extent::Named([name.to_owned()].into());
+    feed(&manager, run);
+    let first = asked.recv_timeout(LONG).unwrap();
+    assert!(first.delegations.is_empty(), "nothing was delegated");
+    manager.delegate(Service::Spaces, named("board/jobs")).unwrap();
+    manager.delegate(Service::Spaces, named("board/jobs")).unwrap();
+    manager.delegate(Service::Spaces, named("ws7/jobs")).unwrap();
+    feed(&manager, run);
+    first.answer();
+    let second = asked.recv_timeout(LONG).unwrap();
+    assert_eq!(second.delegations, ["spaces at board/jobs\n", "spaces at board/jobs ws7/jobs\n"]);
+    let given = given::mark_of(["ws8/given".to_owned()].into());
+    second.link.close();
+    let third = asked.recv_timeout(LONG).unwrap();
+    assert_eq!(third.delegations, ["spaces at board/jobs ws7/jobs\n"], "it was recruited later");
+    manager.feed(run, Tokens::packed(1, format!("[{given}]").into())).unwrap();
+    third.answer();
+    let fourth = asked.recv_timeout(LONG).unwrap();
+    assert_eq!(fourth.delegations[1..], ["spaces at board/jobs ws7/jobs ws8/given\n"], "it is in the task");
+    assert!(manager.delegate(Service::Spaces, named("no name")).is_err());
 }

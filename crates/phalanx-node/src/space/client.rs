@@ -97,7 +97,7 @@ impl Client {
     }
 
     /// The name in the certificate of the server that was reached; empty if it has none.
-    pub(super) fn ask_name(&self) -> Result<String, ClientError> {
+    pub fn ask_name(&self) -> Result<String, ClientError> {
         match self.ask_first(|request| ToSpace::Name { request })? {
             FromSpace::Name { name, .. } => Ok(name),
             _ => Err(self.ended("it does not speak this protocol")),

@@ -3,13 +3,14 @@
 use super::Place;
 use super::bounds::{MOST_BODY, SILENCE};
 use super::error::ClientError;
+use crate::delegated;
 use crate::dial::why_unreachable;
 use crate::dialler::{Awaited, Dialler, is_unexpected};
 use phalanx_core::level::{Agreed, LevelSet, Policy};
 use phalanx_core::space::Options;
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Dialled, Expected, Failure, Introduced, dial, look_up};
-use phalanx_net::identity::Role;
+use phalanx_net::identity::{Acting, Role, Service};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::runtime::paths_to;
@@ -34,6 +35,29 @@ pub struct Connect {
     pub patience: Duration,
 }
 
+impl Connect {
+    /// Whether this is a process of a user at an executor. It has the executor's account, and no rights of that account.
+    fn is_a_users(&self) -> bool {
+        self.dialler.as_ref().is_some_and(|dialler| dialler.member().acts().is_some()) || is_caged()
+    }
+}
+
+/// Whether this process runs in an executor's cage.
+#[cfg(target_os = "linux")]
+fn is_caged() -> bool {
+    delegated::machine().is_some() && crate::cage::is_bound()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_caged() -> bool {
+    false
+}
+
+/// What to do about a missing identity, if this process runs for a user at an executor.
+fn advice() -> Option<String> {
+    delegated::machine().map(|machine| delegated::advice(&machine, Service::Spaces))
+}
+
 /// A link to a server.
 pub struct Reached {
     /// The sending half of the link.
@@ -56,7 +80,8 @@ pub fn reach(place: &Place, connect: &Connect) -> Result<Reached, ClientError> {
         }
         Place::Network(address) => {
             let target = look_up(address).map_err(away)?;
-            match dial_own(&paths_to(&target), connect.patience) {
+            let own = if connect.is_a_users() { None } else { dial_own(&paths_to(&target), connect.patience) };
+            match own {
                 Some(dialled) => local(dialled, place, connect),
                 None => remote(address, target, place, connect),
             }
@@ -73,7 +98,7 @@ fn dial_own(paths: &[PathBuf], patience: Duration) -> Option<Dialled> {
 fn local(dialled: Dialled, place: &Place, connect: &Connect) -> Result<Reached, ClientError> {
     let there = connect.policy.place(None, Role::Executor.name());
     let agreed = connect.policy.agree(&there, [LevelSet::EVERY; 3])?;
-    if agreed.levels.need_handshake() {
+    if agreed.levels.need_handshake() || connect.is_a_users() {
         return agree(dialled, place, connect);
     }
     if !dialled.socket.peer_is_same_user().unwrap_or(false) {
@@ -92,7 +117,7 @@ fn remote(address: &Address, target: SocketAddr, place: &Place, connect: &Connec
     // This check comes late on purpose. A server of this user that has just died needs no identity; the error must say that it
     // is dead.
     if connect.dialler.is_none() {
-        let how = "make a grid with: phalanx grid create";
+        let how = advice().unwrap_or_else(|| "make a grid with: phalanx grid create".to_owned());
         return Err(ClientError::Identity(format!("no identity to prove to the server at {address} with; {how}")));
     }
     agree(dialled, place, connect)
@@ -101,8 +126,8 @@ fn remote(address: &Address, target: SocketAddr, place: &Place, connect: &Connec
 /// Both ends authenticate and agree on levels.
 fn agree(dialled: Dialled, place: &Place, connect: &Connect) -> Result<Reached, ClientError> {
     let dialler = connect.dialler.as_ref();
-    let dialler =
-        dialler.ok_or_else(|| ClientError::Identity("this policy needs an identity on both ends".to_owned()))?;
+    let why = || advice().unwrap_or_else(|| "this policy needs an identity on both ends".to_owned());
+    let dialler = dialler.ok_or_else(|| ClientError::Identity(why()))?;
     let (client, awaited) = (dialler.member().client_of(Role::Executor)?, awaited(dialler, place));
     let expected = match dialled.is_own_process() && !awaited.is_named() {
         true => Expected::OwnProcess(&client),
@@ -112,9 +137,27 @@ fn agree(dialled: Dialled, place: &Place, connect: &Connect) -> Result<Reached, 
     let decide = |theirs| connect.policy.agree(&there, theirs).map(|agreed| (agreed.levels, agreed));
     let preamble = Preamble::Space { shakes: true };
     match dialled.agree(preamble, expected, decide, connect.patience) {
-        Ok((introduced, agreed)) => open(introduced, agreed).map_err(|error| unreachable(place, &error)),
+        Ok((introduced, agreed)) => {
+            check_allowed(dialler, &introduced, place)?;
+            open(introduced, agreed).map_err(|error| unreachable(place, &error))
+        }
         Err(Failure::Disagreed(conflict)) => Err(conflict.into()),
         Err(Failure::Failed(error)) => Err(unreachable(place, &error)),
+    }
+}
+
+/// Checks that a process that acts for a user may use the spaces of the server that answered. The server checks it as well, but
+/// tells only its owner.
+fn check_allowed(dialler: &Dialler, server: &Introduced, place: &Place) -> Result<(), ClientError> {
+    let Some(acting) = dialler.member().acts() else { return Ok(()) };
+    let name = server.name()?;
+    match acting.delegation.scope.allows(Service::Spaces, &name) {
+        true => Ok(()),
+        false => {
+            let (Acting { user, executor, .. }, how) = (acting, delegated::advice(&acting.executor, Service::Spaces));
+            let what = format!("{user} delegated the spaces of other servers to {executor}, not those of {name}");
+            Err(ClientError::Identity(format!("{place}: {what}; {how}")))
+        }
     }
 }
 

@@ -118,12 +118,12 @@ impl Service {
         let (shaken, visitor) = match (shakes, &self.member) {
             (false, _) => (None, Visitor::new(self.check_same_user(&peer, offered)?, access)),
             (true, Some(member)) => {
-                let (shaken, role, name) = peer.offer(member, offered)?;
+                let (shaken, role, name, only) = peer.offer_to_delegates(member, offered)?;
                 let visitor = match role == Role::Executor && !self.is_about(role) {
                     true => Visitor::server(name),
                     false => {
                         self.check_accepted(role, &name)?;
-                        Visitor::new(Who::Member { role, name }, access)
+                        Visitor::new(Who::Member { role, name }, access).limited_to(only)
                     }
                 };
                 (Some(shaken), visitor)

@@ -238,7 +238,7 @@ impl Spaces {
     ) -> Result<(Arc<Hosted>, bool), SpaceError> {
         check_name(name).map_err(|error| SpaceError::NoSpace(error.to_string()))?;
         if !visitor.rights(name).are_any() {
-            return Err(SpaceError::Forbidden(format!("nothing in the space {name}")));
+            return Err(SpaceError::Forbidden(visitor.nothing_in(name)));
         }
         let asked = create.as_ref().and_then(|options| options.group.clone());
         let (space, created) = self.find_or_make(name, create, visitor)?;

@@ -3,6 +3,7 @@
 use super::{Access, Rights, Who};
 use phalanx_core::error::SpaceError;
 use phalanx_net::identity::Role;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A peer that has authenticated.
@@ -13,17 +14,37 @@ pub struct Visitor<'a> {
     user: Option<Arc<str>>,
     /// Another server. It may ask for the outcome of transactions, and nothing else.
     only_asks: bool,
+    /// For a process that acts for the user: the spaces that it may use. `None`: whatever the user may.
+    only: Option<BTreeSet<String>>,
 }
 
 impl<'a> Visitor<'a> {
     pub fn new(who: Who, access: Option<&'a Access>) -> Visitor<'a> {
         let user = who.whole_name().map(Arc::from);
-        Visitor { who, access, user, only_asks: false }
+        Visitor { who, access, user, only_asks: false, only: None }
     }
 
     /// A server of spaces that is no accepted user here.
     pub fn server(name: String) -> Visitor<'a> {
         Visitor { only_asks: true, ..Visitor::new(Who::Member { role: Role::Executor, name }, None) }
+    }
+
+    /// The same visitor, who may use these spaces only. `None`: no other limit than before.
+    pub fn limited_to(self, only: Option<BTreeSet<String>>) -> Visitor<'a> {
+        Visitor { only, ..self }
+    }
+
+    /// Why the visitor may do nothing in a space, for messages.
+    pub fn nothing_in(&self, space: &str) -> String {
+        match self.is_kept_from(space) {
+            true => format!("nothing in the space {space}: {} delegated other spaces to this process", self.name()),
+            false => format!("nothing in the space {space}"),
+        }
+    }
+
+    /// Whether the user has not delegated the space to this visitor.
+    fn is_kept_from(&self, space: &str) -> bool {
+        self.only.as_ref().is_some_and(|only| !only.contains(space))
     }
 
     /// The server itself, or a process of its user.
@@ -43,7 +64,7 @@ impl<'a> Visitor<'a> {
 
     /// The rights in a space of this name.
     pub fn rights(&self, space: &str) -> Rights {
-        match (self.only_asks, self.access) {
+        match (self.only_asks || self.is_kept_from(space), self.access) {
             (true, _) => Rights::Some(Vec::new()),
             (false, access) => access.map_or(Rights::Everything, |access| access.rights(&self.who, space)),
         }

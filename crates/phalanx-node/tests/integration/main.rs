@@ -3,6 +3,7 @@
 //! One program for all of these tests, because each program links the whole library, which takes longer than to compile
 //! the test.
 
+mod delegations;
 mod executor;
 mod files;
 mod liars;

@@ -74,7 +74,7 @@ impl Remote {
                 assert!(self.programs.remove(&program).is_some(), "{program:?} was not staged");
                 self.forgotten.insert(program);
             }
-            ToInterpreter::Beat | ToInterpreter::Shown { .. } => {}
+            ToInterpreter::Beat | ToInterpreter::Shown { .. } | ToInterpreter::Delegation => {}
             ToInterpreter::GiveUp { firing } => return self.give_up(now, firing).into_iter().collect(),
             ToInterpreter::Ahead { firing, shape, .. } => {
                 let tokens = Tokens::from_wire(shape, body).expect("shapes and bodies fit");

@@ -31,7 +31,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How often a wait checks for Ctrl-C.
@@ -51,6 +51,8 @@ pub struct RemoteSpace {
     watches: Mutex<HashMap<u64, Watch>>,
     doomed: Arc<Doomed>,
     forks: u64,
+    /// What the server has answered when it was asked for its name.
+    name: OnceLock<String>,
 }
 
 /// What is needed to watch again after events were dropped.
@@ -110,7 +112,14 @@ impl RemoteSpace {
             return Err(raise("PolicyError", format!("{} {what}", client.address())));
         }
         let (encoding, forks) = (Encoding { limits, objects }, FORKS.load(Ordering::Relaxed));
-        Ok(RemoteSpace { client, encoding, watches: Mutex::default(), doomed: Arc::default(), forks })
+        Ok(RemoteSpace {
+            client,
+            encoding,
+            watches: Mutex::default(),
+            doomed: Arc::default(),
+            forks,
+            name: OnceLock::new(),
+        })
     }
 
     /// The level of its tuples, the rule that decided it, and whether it is weaker than the default.
@@ -124,6 +133,18 @@ impl RemoteSpace {
     #[getter]
     fn peer(&self) -> Option<&str> {
         self.client.peer()
+    }
+
+    /// The name of the member that serves it: that in the certificate it showed, or what a process of this user says. Empty: it
+    /// has none.
+    fn server_name(&self, py: Python<'_>) -> PyResult<String> {
+        if let Some(known) = self.client.peer().or(self.name.get().map(String::as_str)) {
+            return Ok(known.to_owned());
+        }
+        self.check()?;
+        let client = self.client.clone();
+        let name = crate::manager::interruptibly(py, move || client.ask_name())?.map_err(unusable)?;
+        Ok(self.name.get_or_init(|| name).clone())
     }
 
     /// Whether the connection has ended.

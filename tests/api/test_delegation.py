@@ -1,0 +1,184 @@
+"""Tasks at one executor use spaces at another one: as their user, and only those that the user's program gave them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import phalanx as px
+import pytest
+from api.executors import Executors
+from api.test_revocation import Lab
+
+from laboratory.processes import until
+
+PATIENCE = 60
+
+
+class Site:
+    """Two executors: tasks run at ``labpc``, and ``board`` serves the spaces."""
+
+    def __init__(self, folder: Path) -> None:
+        self.grid = Executors(folder)
+        self.labpc = self.grid.start("labpc")
+        self.board = self.grid.start("board")
+        self.log = self.grid.started[1]
+
+    def space(self, name: str) -> px.Space:
+        return px.Space(f"{self.board}/{name}", identity=self.grid.identity)
+
+    def manager(self, **options: Any) -> px.Manager:
+        return px.Manager(self.labpc, identity=self.grid.identity, contract=px.ParDegree(1), **options)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("delegation"))
+    with made.grid:
+        if "cage: files" not in made.grid.started[0].line("cage: "):
+            pytest.skip("this kernel has no Landlock, and tasks count as the owner's processes")
+        yield made
+
+
+def caught(manager: px.Manager, task: Callable[[], object]) -> tuple[str, str]:
+    """The class and the text of the error that a task raises."""
+
+    def call() -> tuple[str, str]:
+        try:
+            task()
+        except Exception as error:
+            return type(error).__name__, str(error)
+        return "nothing", ""
+
+    return manager.submit(call).result(PATIENCE)
+
+
+def test_a_space_in_a_closure_arrives_working(site: Site) -> None:
+    with site.space("closure") as space, site.manager() as manager:
+
+        def square(number: int) -> int:
+            space.out("square", number, number * number)
+            return number
+
+        assert list(manager.map(square, range(5))) == list(range(5))
+        found = sorted(space.in_("square", int, int) for _ in range(5))
+    assert found == [("square", number, number * number) for number in range(5)]
+    until(lambda: "a process at labpc acts for ada" in site.log.stderr(), timeout=PATIENCE, what="the log")
+
+
+def test_a_space_as_an_argument_arrives_working_also_where_nothing_was_given_before(site: Site) -> None:
+    def answer(space: px.Space) -> None:
+        _, number = space.in_("question", int)
+        space.out("answer", number + 1)
+
+    with site.space("arguments") as space, site.manager() as manager:
+        assert manager.submit(abs, -1).result(PATIENCE) == 1
+        space.out("question", 41)
+        manager.submit(answer, space).result(PATIENCE)
+        assert space.in_("answer", int, timeout=PATIENCE) == ("answer", 42)
+
+
+def test_a_space_in_the_tasks_of_a_program_arrives_working(site: Site) -> None:
+    def put(task: dict[str, Any]) -> int:
+        task["space"].out("task", task["number"])
+        return int(task["number"])
+
+    with site.space("tasks") as space, site.manager() as manager:
+        tasks = ({"space": space, "number": number} for number in range(3))  # a thread packs what an iterator gives
+        assert sorted(manager.compute(px.Farm(put), tasks, ordered=False)) == [0, 1, 2]
+        assert space.count("task", int) == 3
+
+
+def test_a_space_that_this_process_serves_arrives_working(site: Site) -> None:
+    server = site.grid.issue("executor", "deskpc")
+    with px.Space() as space, site.manager() as manager:
+        space.serve(identity=server)
+        manager.submit(lambda: space.out("from", "a task")).result(PATIENCE)
+        assert space.in_("from", str, timeout=PATIENCE) == ("from", "a task")
+
+
+def test_a_task_uses_only_what_was_given(site: Site) -> None:
+    board, elsewhere = site.board, site.labpc
+    with site.space("given") as space, site.manager() as manager:
+
+        def of_this_server() -> None:
+            px.Space(f"{board}/secrets").out("x")
+
+        def of_another_server() -> None:
+            px.Space(f"{elsewhere}/given").out("x")
+
+        assert manager.submit(lambda: space.count()).result(PATIENCE) == 0
+        kind, text = caught(manager, of_this_server)
+        assert (kind, "ada delegated other spaces to this process" in text) == ("AccessError", True), text
+        kind, text = caught(manager, of_another_server)
+        assert (kind, "not those of labpc" in text) == ("IdentityError", True), text
+        kind, text = caught(manager, lambda: px.Manager(board))
+        assert (kind, "runs at labpc for a user" in text) == ("IdentityError", True), text
+
+
+def test_without_a_delegation_the_error_says_what_to_do(site: Site) -> None:
+    address = f"{site.board}/closed"
+    with site.manager() as manager:
+        kind, text = caught(manager, lambda: px.Space(address))
+        assert (kind, 'delegate="spaces"' in text) == ("IdentityError", True), text
+    with px.Space(address, identity=site.grid.identity) as space, site.manager(delegate=None) as manager:
+        future = manager.submit(lambda: space.count())
+        with pytest.raises(px.errors.StagingError, match="this process runs at labpc for a user, whose key stays"):
+            future.result(PATIENCE)
+
+
+def test_all_spaces_can_be_delegated(site: Site, tmp_path: Path) -> None:
+    address = f"{site.board}/by-address"
+    with site.manager(delegate="spaces", journal=tmp_path / "journal") as manager:
+
+        def put() -> None:
+            with px.Space(address) as space:
+                space.out("opened", "by its address")
+
+        manager.submit(put).result(PATIENCE)
+    with site.space("by-address") as space:
+        assert space.in_("opened", str, timeout=PATIENCE) == ("opened", "by its address")
+    facts = [json.loads(line) for line in (tmp_path / "journal").read_text().splitlines()]
+    assert [fact["scope"] for fact in facts if fact["fact"] == "delegated"] == ["spaces at *"]
+
+
+def test_a_wrong_word_is_an_error_at_once() -> None:
+    with pytest.raises(px.PhalanxError, match="'copies' is no delegate: write 'given', 'spaces'"):
+        px.Manager(delegate="copies")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("revoked", ["eve", "labpc"])
+def test_a_link_ends_when_the_user_or_the_executor_is_revoked(tmp_path: Path, revoked: str) -> None:
+    lab = Lab(tmp_path)
+    try:
+        labpc, address = lab.executor("labpc")
+        if "cage: files" not in labpc.line("cage: "):
+            pytest.skip("this kernel has no Landlock, and tasks count as the owner's processes")
+        board, served = lab.executor("board")
+        space = f"{served}/jobs"
+
+        def wait() -> str:
+            with px.Space(space) as opened:
+                opened.out("waits")
+                try:
+                    opened.in_("never", int, timeout=PATIENCE)
+                except px.SpaceError as error:
+                    return type(error).__name__
+                return ""
+
+        named = [f"labpc = {address}"]
+        with px.Grid(named, identity=lab.issue("user", "eve")).manager(
+            contract=px.ParDegree(1), delegate="spaces"
+        ) as manager:
+            waiting = manager.submit(wait)
+            until(lambda: "acts for eve" in board.stderr(), timeout=PATIENCE, what="the task at the space")
+            lab.revoke(revoked, lab.folder / "board")
+            assert waiting.result(PATIENCE) == "SpaceLostError"
+            kind, _ = caught(manager, lambda: px.Space(space))
+            assert kind == "SpaceError"
+        assert f"{revoked} was revoked" in board.stderr()
+    finally:
+        for process in lab.started:
+            process.kill()
