@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from multiprocessing import shared_memory
@@ -30,15 +31,21 @@ def attacks(private: list[str], writable: list[str]) -> dict[str, str]:
     writable
         Files that must not be written.
     """
-    executor = os.getppid()
+    keeper = os.getppid()
+    executor = parent_of(keeper)
     tries: dict[str, Callable[[], object]] = {path: partial(read, path) for path in private}
     tries |= {f"write {path}": partial(Path(path).write_text, "x") for path in writable}
-    for name in ("mem", "environ", "maps", "fd/0", "cwd/.", "root/etc"):
-        tries[f"/proc/PARENT/{name}"] = partial(read, f"/proc/{executor}/{name}")
-    tries["signal"] = partial(os.kill, executor, 0)
-    tries["trace"] = partial(trace, executor)
+    for title, process in (("KEEPER", keeper), ("EXECUTOR", executor)):
+        for name in ("mem", "environ", "maps", "fd/0", "cwd/.", "root/etc"):
+            tries[f"/proc/{title}/{name}"] = partial(read, f"/proc/{process}/{name}")
+        tries[f"signal {title}"] = partial(os.kill, process, 0)
+        tries[f"trace {title}"] = partial(trace, process)
     tries["programs"] = partial(read, str(Path.cwd().parent))
     return {name: outcome(attack) for name, attack in tries.items()}
+
+
+def parent_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def read(path: str) -> object:
@@ -54,6 +61,19 @@ def trace(process: int) -> None:
     if library.ptrace(PTRACE_ATTACH, process, None, None):
         raise OSError(ctypes.get_errno(), "not traced")
     library.ptrace(PTRACE_DETACH, process, None, None)
+
+
+def leave() -> int:
+    """Start a process in a session of its own, whose parents have ended. Returns its number."""
+    received, sent = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(sent, os.getpid().to_bytes(4, "little"))
+            time.sleep(10_000)
+        os._exit(0)
+    os.wait()
+    return int.from_bytes(os.read(received, 4), "little")
 
 
 def outcome(attack: Callable[[], object]) -> str:

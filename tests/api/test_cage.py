@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
@@ -15,10 +17,10 @@ import cloudpickle
 import phalanx as px
 import pytest
 from api import caged
-from api.caged import attacks, needs, state
+from api.caged import attacks, leave, needs, state
 from api.executors import PHALANX, Executors
 
-from laboratory.processes import until
+from laboratory.processes import Process, until
 
 cloudpickle.register_pickle_by_value(caged)  # executors do not have it
 SECRET = "the owner's secret"
@@ -130,6 +132,66 @@ def test_a_grant_opens_a_folder(site: Site) -> None:
             manager.submit(Path.write_text, site.data / "input", "changed").result(60)
     assert (site.results / "output").read_text() == "made"
     assert (site.data / "input").read_text() == SECRET
+
+
+def lives(process: int) -> bool:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_what_a_task_leaves_ends_with_its_manager(site: Site) -> None:
+    with site.manager() as manager:
+        left = manager.submit(leave).result(60)
+        assert lives(left)
+    until(lambda: not lives(left), timeout=60, what="the end of what the task has left")
+
+
+LEAVING = """
+    import sys
+    import time
+
+    import cloudpickle
+    import phalanx as px
+    from api import caged
+
+    cloudpickle.register_pickle_by_value(caged)
+    manager = px.Manager(sys.argv[1], identity=sys.argv[2], contract=px.ParDegree(1))
+    print("left", manager.submit(caged.leave).result(60), flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--cage", "none"]], ids=["caged", "not caged"])
+@pytest.mark.parametrize("killed", ["manager", "executor"])
+def test_what_a_task_leaves_ends_with_a_killed(killed: str, options: list[str], tmp_path: Path) -> None:
+    with Executors(tmp_path) as grid:
+        address = grid.start("labpc", *options)
+        user = Process(
+            [sys.executable, "-c", dedent(LEAVING), address, str(grid.identity)],
+            title="a user's program",
+            files=tmp_path / "user",
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        try:
+            left = int(user.line("left ", timeout=60).split()[1])
+            assert lives(left)
+            (user if killed == "manager" else grid.started[0]).kill()
+            until(lambda: not lives(left), timeout=60, what="the end of what the task has left")
+        finally:
+            with suppress(ProcessLookupError):
+                user.kill()
+
+
+def test_what_a_rank_leaves_ends_with_its_program(site: Site) -> None:
+    source = """
+        from caged import leave
+
+        print(leave())
+    """
+    left = [int(output) for output in site.run(source, 2)]
+    until(lambda: not any(map(lives, left)), timeout=60, what="the end of what the ranks have left")
 
 
 def test_an_interpreter_reaches_no_other_one(site: Site) -> None:

@@ -30,9 +30,14 @@ impl Before {
 /// Waits for a child that was not waited for yet. Returns a text for users about how it ended.
 pub(crate) fn wait(child: &Child, before: Before) -> String {
     match wait_with_usage(child) {
-        Ok((status, usage)) => describe(status, Some(resident(&usage)).filter(|size| *size > before.parent)),
+        Ok((status, usage)) => tell(status, resident(&usage), before),
         Err(error) => error.to_string(),
     }
+}
+
+/// The text about a process that ended, with its peak resident size in bytes.
+pub(crate) fn tell(status: ExitStatus, resident: u64, before: Before) -> String {
+    describe(status, Some(resident).filter(|size| *size > before.parent))
 }
 
 fn wait_with_usage(child: &Child) -> io::Result<(ExitStatus, libc::rusage)> {
@@ -55,6 +60,11 @@ pub(crate) fn state(pid: u32) -> Option<char> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
     stat.get(end_of_name + 2).map(|byte| char::from(*byte))
+}
+
+/// Whether a process is stopped now.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    state(pid).is_some_and(|state| "Tt".contains(state))
 }
 
 fn resident(usage: &libc::rusage) -> u64 {

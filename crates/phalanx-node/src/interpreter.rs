@@ -7,6 +7,8 @@
 use crate::cage::Bars;
 use crate::delegated::{self, Papers};
 use crate::ending::{self, Before};
+#[cfg(target_os = "linux")]
+use crate::keeper::Keeper;
 use crate::printing::{self, Printing, open_standard_streams};
 use bytes::Bytes;
 use phalanx_core::level::Levels;
@@ -73,11 +75,69 @@ impl Secrets {
 /// A started interpreter, as its parent sees it. Dropping it ends the interpreter.
 #[derive(Debug)]
 pub struct Process {
-    child: Child,
+    started: Started,
     tether: Socket,
     before: Before,
     /// How the interpreter ended, once [`Process::end`] was called.
     end: Option<String>,
+}
+
+/// Whose child the interpreter is.
+#[derive(Debug)]
+enum Started {
+    /// This process's.
+    Here(Child),
+    /// That of the keeper of its cage.
+    #[cfg(target_os = "linux")]
+    Kept(Keeper, u32),
+}
+
+impl Started {
+    /// Starts the command. Without `bars` it is not caged.
+    #[cfg(target_os = "linux")]
+    fn start(mut command: Command, bars: Option<&Bars>) -> io::Result<Started> {
+        let Some(bars) = bars else { return Ok(Started::Here(command.spawn()?)) };
+        let (keeper, mut begun) = Keeper::start(bars, std::slice::from_mut(&mut command))?;
+        let (process, _) = begun.pop().ok_or(io::ErrorKind::InvalidInput)??;
+        Ok(Started::Kept(keeper, process))
+    }
+
+    /// Elsewhere there is no cage to enter.
+    #[cfg(not(target_os = "linux"))]
+    fn start(mut command: Command, _: Option<&Bars>) -> io::Result<Started> {
+        Ok(Started::Here(command.spawn()?))
+    }
+
+    fn process(&self) -> u32 {
+        match self {
+            Started::Here(child) => child.id(),
+            #[cfg(target_os = "linux")]
+            Started::Kept(_, process) => *process,
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        match self {
+            Started::Here(child) => is_zombie(child.id()),
+            #[cfg(target_os = "linux")]
+            Started::Kept(keeper, _) => keeper.has_news(),
+        }
+    }
+
+    /// Ends the interpreter and what it has started. Returns how it ended.
+    fn end(&mut self, before: Before) -> String {
+        match self {
+            Started::Here(child) => {
+                end_group(child.id());
+                ending::wait(child, before)
+            }
+            #[cfg(target_os = "linux")]
+            Started::Kept(keeper, process) => match keeper.end().iter().find(|ended| ended.process == *process) {
+                Some(ended) => ending::tell(ended.status, ended.resident, before),
+                None => "its keeper was ended".to_owned(),
+            },
+        }
+    }
 }
 
 impl Process {
@@ -93,11 +153,10 @@ impl Process {
         // libraries would compete with them.
         let unset = THREADS.iter().filter(|variable| std::env::var_os(variable).is_none());
         command.envs(unset.map(|variable| (variable, "1")));
-        bars.into_iter().for_each(|bars| bars.close(&mut command));
         let before = Before::now();
-        let child = command.spawn()?;
+        let started = Started::start(command, bars)?;
         // held from here on, so that the child is ended if anything fails
-        let process = Process { child, tether, before, end: None };
+        let process = Process { started, tether, before, end: None };
         let bytes = Zeroizing::new(postcard::to_stdvec(begin).map_err(io::Error::other)?);
         (&process.tether).write_all(&(bytes.len() as u32).to_le_bytes())?;
         (&process.tether).write_all(&bytes)?;
@@ -111,24 +170,23 @@ impl Process {
 
     /// Whether the interpreter has ended by itself.
     pub fn has_ended(&self) -> bool {
-        self.end.is_some() || is_zombie(self.child.id())
+        self.end.is_some() || self.started.has_ended()
     }
 
     /// Whether the interpreter lives and is not stopped. A process that only waits for the CPU or the disk counts as alive.
     pub fn is_alive(&self) -> bool {
-        self.end.is_none() && ending::state(self.child.id()).is_some_and(|state| !"TtZX".contains(state))
+        self.end.is_none() && ending::state(self.started.process()).is_some_and(|state| !"TtZX".contains(state))
     }
 
     /// Whether the interpreter is stopped, for example by a debugger.
     pub fn is_stopped(&self) -> bool {
-        self.end.is_none() && ending::state(self.child.id()).is_some_and(|state| "Tt".contains(state))
+        self.end.is_none() && ending::is_stopped(self.started.process())
     }
 
     /// Ends the interpreter, and what it has started, at once. Returns how it ended, even if it had ended before.
     pub fn end(&mut self) -> String {
         if self.end.is_none() {
-            end_group(self.child.id());
-            self.end = Some(ending::wait(&self.child, self.before));
+            self.end = Some(self.started.end(self.before));
         }
         self.end.clone().unwrap_or_default()
     }
@@ -163,23 +221,12 @@ fn apart_from_terminal(command: &mut Command) {
 /// Whether the child has ended. It is not reaped, so that its process group number stays reserved.
 #[cfg(unix)]
 pub(crate) fn is_zombie(child: u32) -> bool {
-    is_in_state(child, libc::WEXITED)
-}
-
-/// Whether the child is stopped now.
-#[cfg(unix)]
-pub(crate) fn is_stopped(child: u32) -> bool {
-    is_in_state(child, libc::WSTOPPED)
-}
-
-#[cfg(unix)]
-fn is_in_state(child: u32, state: libc::c_int) -> bool {
     // SAFETY: all zeroes is a value of this plain structure, which the system fills in.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = state | libc::WNOHANG | libc::WNOWAIT;
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: `info` lives as long as the call; the process id is that of our child.
     let waited = unsafe { libc::waitid(libc::P_PID, child, &raw mut info, options) };
-    // SAFETY: filled in by waitid; zero if the child is not in that state.
+    // SAFETY: filled in by waitid; zero if the child has not ended.
     waited == 0 && unsafe { info.si_pid() } != 0
 }
 

@@ -34,6 +34,8 @@ mod dial;
 mod door;
 #[cfg(unix)]
 mod ending;
+#[cfg(target_os = "linux")]
+mod keeper;
 mod lines;
 mod local;
 mod places;

@@ -1,8 +1,8 @@
 //! What the kernel enforces: Landlock's rules for files, signals and tracing.
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
-    Scope, make_bitflags, path_beneath_rules,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, Scope, make_bitflags, path_beneath_rules,
 };
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
@@ -15,6 +15,8 @@ const FILES: ABI = ABI::V9;
 const SCOPES: ABI = ABI::V6;
 /// Asks for the version of Landlock (`LANDLOCK_CREATE_RULESET_VERSION`).
 const VERSION: libc::c_uint = 1;
+/// The version that keeps signals apart.
+const SIGNALS: libc::c_long = 6;
 
 /// Devices that programs write to.
 const SINKS: &[&str] = &["/dev/null", "/dev/zero", "/dev/full"];
@@ -26,10 +28,8 @@ const SHARED: &str = "/dev/shm";
 
 /// What the kernel's version of Landlock does not keep apart. The error says why there is none.
 pub fn support() -> Result<Vec<&'static str>, &'static str> {
-    // SAFETY: without attributes the call returns the version and does nothing else.
-    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, VERSION) };
-    match version {
-        1.. => Ok(lacks(version)),
+    match version() {
+        version @ 1.. => Ok(lacks(version)),
         _ if io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP) => {
             Err("this kernel was started without Landlock (lsm=landlock,…)")
         }
@@ -37,11 +37,21 @@ pub fn support() -> Result<Vec<&'static str>, &'static str> {
     }
 }
 
+fn version() -> libc::c_long {
+    // SAFETY: without attributes the call returns the version and does nothing else.
+    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, VERSION) }
+}
+
+/// Whether the kernel keeps signals apart.
+pub fn scopes_signals() -> bool {
+    version() >= SIGNALS
+}
+
 fn lacks(version: libc::c_long) -> Vec<&'static str> {
     let all = [
         (2, "this kernel moves no file from one folder to another (Linux 5.19 does)"),
         (3, "this kernel lets users truncate the account's files (before Linux 6.2)"),
-        (6, "this kernel lets users signal the account's processes (before Linux 6.12)"),
+        (SIGNALS, "this kernel lets users signal the account's processes (before Linux 6.12)"),
         (9, "this kernel lets users connect to the account's unix sockets (before Linux 7.1)"),
     ];
     all.into_iter().filter(|(needed, _)| version < *needed).map(|(_, what)| what).collect()
@@ -70,6 +80,20 @@ pub fn ruleset(readable: &[PathBuf], writable: &[PathBuf], folder: Option<&Path>
     Option::<OwnedFd>::from(rules).ok_or_else(|| io::Error::other("this kernel has no Landlock"))
 }
 
+/// Rules under which a process signals only processes that it has started. `None`: the kernel cannot.
+pub fn signals() -> io::Result<Option<OwnedFd>> {
+    if !scopes_signals() {
+        return Ok(None);
+    }
+    let failed = |error: RulesetError| io::Error::other(format!("the cage cannot be made: {error}"));
+    let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    // Rules that do not name moves between folders refuse them, whatever the rules within say.
+    let made = rules.handle_access(AccessFs::Refer).and_then(|rules| rules.scope(Scope::Signal));
+    let root = PathBeneath::new(PathFd::new("/").map_err(io::Error::other)?, AccessFs::Refer);
+    let made = made.and_then(Ruleset::create).and_then(|rules| rules.add_rule(root));
+    Ok(made.map_err(failed)?.into())
+}
+
 /// Puts this process under the rules, with no core dumps, and without files that were left open for it by mistake. System calls
 /// only.
 pub fn enter(ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -77,10 +101,15 @@ pub fn enter(ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let Some(ruleset) = ruleset else { return Ok(()) };
-    set_no_new_privs(true)?;
     let none = CapabilitySet::empty();
     // Root without capabilities is an account that owns many files. With them it could read the kernel's memory.
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    restrict(ruleset)
+}
+
+/// Puts this process under the rules. System calls only.
+pub fn restrict(ruleset: BorrowedFd<'_>) -> io::Result<()> {
+    set_no_new_privs(true)?;
     // SAFETY: the descriptor is that of a ruleset; it is borrowed for the call.
     match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) } {
         0 => Ok(()),

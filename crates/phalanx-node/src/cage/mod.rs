@@ -65,7 +65,15 @@ pub struct Bars {
     environment: Arc<Vec<(OsString, OsString)>>,
     #[cfg(target_os = "linux")]
     ruleset: Option<Arc<std::os::fd::OwnedFd>>,
+    /// The rules for the keeper of the program.
+    #[cfg(target_os = "linux")]
+    around: Option<Arc<std::os::fd::OwnedFd>>,
 }
+
+/// The file in which the kernel lists the children of a thread, unless it was built without.
+#[cfg(target_os = "linux")]
+pub const CHILDREN: &std::ffi::CStr = c"/proc/thread-self/children";
+const UNLISTED: &str = "this kernel does not list children: what begins a session of its own goes on after its program";
 
 impl Cage {
     /// Reads what the owner says.
@@ -76,12 +84,13 @@ impl Cage {
     pub fn new(settings: Settings) -> Result<Cage, String> {
         let environment = Arc::new(environment::allowed(std::env::vars_os(), settings.variables.clone()));
         let paths = Paths::new(&settings)?;
-        let (paths, lacks) = match (settings.kind, support()) {
+        let (paths, mut lacks) = match (settings.kind, support()) {
             (Some(Kind::None), _) => (None, vec!["--cage none"]),
             (_, Ok(lacks)) => (Some(Arc::new(paths)), lacks),
             (Some(Kind::Files), Err(why)) => return Err(format!("--cage files is not possible: {why}")),
             (None, Err(why)) => (None, vec![why]),
         };
+        lacks.extend((!finds_descendants(paths.is_some())).then_some(UNLISTED));
         Ok(Cage { paths, lacks, environment })
     }
 
@@ -109,15 +118,20 @@ impl Cage {
     /// The kernel refuses the rules.
     pub fn around(&self, folder: Option<&Path>) -> io::Result<Bars> {
         #[cfg(target_os = "linux")]
-        let ruleset = match &self.paths {
-            Some(paths) => Some(Arc::new(landlock::ruleset(&paths.readable, &paths.writable, folder)?)),
-            None => None,
+        let (ruleset, around) = match &self.paths {
+            Some(paths) => {
+                let ruleset = landlock::ruleset(&paths.readable, &paths.writable, folder)?;
+                (Some(Arc::new(ruleset)), landlock::signals()?.map(Arc::new))
+            }
+            None => (None, None),
         };
         Ok(Bars {
             folder: folder.map(Path::to_owned),
             environment: self.environment.clone(),
             #[cfg(target_os = "linux")]
             ruleset,
+            #[cfg(target_os = "linux")]
+            around,
         })
     }
 }
@@ -131,19 +145,6 @@ impl Bars {
         }
     }
 
-    /// Makes the process of a command enter the cage before its program begins.
-    #[cfg(target_os = "linux")]
-    pub fn close(&self, command: &mut Command) {
-        use std::os::unix::process::CommandExt;
-        let bars = self.clone();
-        // SAFETY: between fork and exec, `enter` makes system calls only.
-        unsafe { command.pre_exec(move || bars.enter()) };
-    }
-
-    /// Elsewhere there is nothing to enter.
-    #[cfg(not(target_os = "linux"))]
-    pub fn close(&self, _: &mut Command) {}
-
     /// Puts this process into the cage, from which there is no way out. It makes system calls only, so it may be called
     /// between fork and exec.
     ///
@@ -155,6 +156,29 @@ impl Bars {
         use std::os::fd::AsFd;
         landlock::enter(self.ruleset.as_ref().map(|ruleset| ruleset.as_fd()))
     }
+
+    /// Puts this process around the cage: it signals only what it starts from now on. Returns false if that is not so. It makes
+    /// system calls only.
+    #[cfg(target_os = "linux")]
+    pub fn stand_around(&self) -> bool {
+        use std::os::fd::AsFd;
+        let Some(around) = &self.around else { return false };
+        // The parent has the same account and stands outside, so that the kernel must refuse a signal to it.
+        let refuses = || rustix::process::getppid().is_some_and(|it| rustix::process::test_kill_process(it).is_err());
+        landlock::restrict(around.as_fd()).is_ok() && refuses()
+    }
+}
+
+/// Whether descendants are found that have left their program's process group.
+#[cfg(target_os = "linux")]
+fn finds_descendants(keeps_files: bool) -> bool {
+    let listed = || rustix::fs::access(CHILDREN, rustix::fs::Access::READ_OK).is_ok();
+    (keeps_files && landlock::scopes_signals()) || listed()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn finds_descendants(_: bool) -> bool {
+    false
 }
 
 /// What the kernel does not keep apart although it has Landlock. The error says why it has none.

@@ -1,5 +1,6 @@
 use super::*;
 use std::error::Error;
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 /// What a shell in the cage says to a script, with its folder as the first argument.
@@ -9,7 +10,8 @@ fn says(settings: Settings, script: &str, folder: &Path) -> Result<String, Box<d
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script, "sh"]).arg(folder).stdin(Stdio::null());
     bars.furnish(&mut command);
-    bars.close(&mut command);
+    // SAFETY: between fork and exec, `enter` makes system calls only.
+    unsafe { command.pre_exec(move || bars.enter()) };
     let output = command.output()?;
     Ok(String::from_utf8([output.stdout, output.stderr].concat())?)
 }

@@ -1,13 +1,15 @@
 //! One process of a program: started in a process group of its own with a control socket, and ended together with all that it
 //! started.
 
-use crate::interpreter::{end_group, is_stopped, is_zombie};
+use crate::ending::is_stopped;
+use crate::interpreter::{end_group, is_zombie};
+use crate::keeper::{Begun, Ended, Keeper};
 use phalanx_core::wire::machines::Exit;
 use phalanx_core::wire::ranks::{FromRank, MOST_FROM_RANK, Messages};
 use phalanx_net::socket::Socket;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, Signal};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -29,8 +31,12 @@ const MOST_MESSAGES: usize = 1 << 16;
 #[derive(Debug)]
 pub struct Child {
     pub rank: u32,
-    /// The process, which only this value waits for.
+    /// The process, which only this value or the keeper waits for.
     process: u32,
+    /// `None`: the process is a child of this one.
+    keeper: Option<Arc<Keeper>>,
+    /// How the process ended, once the keeper has said so.
+    exit: Option<Exit>,
     /// A pidfd: readable once the process has ended.
     pub ended: Arc<OwnedFd>,
     /// The control socket; `None` once the other end has closed it.
@@ -55,16 +61,11 @@ pub struct Pipes {
 
 impl Child {
     /// A process that has just been started.
-    pub fn of(rank: u32, process: u32, control: Socket) -> io::Result<Child> {
-        let pid = Pid::from_raw(process as i32).expect("is no 0");
-        let ended = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
-            end_group(process);
-            drop(wait(process));
-        })?;
+    pub fn of(rank: u32, (process, ended): Begun, control: Socket, keeper: Option<Arc<Keeper>>) -> Child {
         let (messages, pending) = (Messages::new(MOST_FROM_RANK), VecDeque::new());
         let control = Some(OwnedFd::from(control));
-        let (ended, still, is_given_up) = (Arc::new(ended), Duration::ZERO, false);
-        Ok(Child { rank, process, ended, control, messages, pending, still, is_given_up })
+        let (ended, still, is_given_up, exit) = (Arc::new(ended), Duration::ZERO, false, None);
+        Child { rank, process, keeper, exit, ended, control, messages, pending, still, is_given_up }
     }
 
     /// The number of its process group.
@@ -74,6 +75,9 @@ impl Child {
 
     /// Sends a signal to the whole process group.
     pub fn signal(&self, signal: Signal) {
+        if let Some(keeper) = &self.keeper {
+            return keeper.signal(self.process, signal.as_raw());
+        }
         let group = Pid::from_raw(self.process as i32).expect("is no 0");
         let _ = rustix::process::kill_process_group(group, signal);
     }
@@ -128,7 +132,19 @@ impl Child {
 
     /// Whether the process has ended by itself.
     pub fn has_ended(&self) -> bool {
-        is_zombie(self.process)
+        match self.keeper {
+            Some(_) => self.exit.is_some(),
+            None => is_zombie(self.process),
+        }
+    }
+
+    /// Takes what the keeper says about the end of this process or another one. `None`: the keeper is gone.
+    pub fn note_end(&mut self, ended: Option<&Ended>) {
+        match ended {
+            Some(ended) if ended.process == self.process => self.exit = Some(exit(ended.status)),
+            None if self.exit.is_none() => self.exit = Some(Exit::Unseen("its keeper was ended".to_owned())),
+            _ => {}
+        }
     }
 
     /// Counts time that has passed. A process that was stopped for all of `patience` is ended.
@@ -143,17 +159,23 @@ impl Child {
 
     /// Ends the process and what is left of its group. Returns how it ended.
     pub fn end(self) -> Exit {
-        end_group(self.process);
-        match wait(self.process) {
-            Ok(status) if self.is_given_up && status.signal() == Some(libc::SIGKILL) => {
+        let ended = self.exit.unwrap_or_else(|| {
+            end_group(self.process);
+            wait(self.process).map_or_else(|error| Exit::Unseen(error.to_string()), exit)
+        });
+        match ended {
+            Exit::Signal(libc::SIGKILL) if self.is_given_up => {
                 Exit::Unseen(format!("it was stopped for {:.1} s, and was ended", self.still.as_secs_f64()))
             }
-            Ok(status) => match (status.signal(), status.code()) {
-                (Some(signal), _) => Exit::Signal(signal),
-                (_, code) => Exit::Code(code.unwrap_or(1)),
-            },
-            Err(error) => Exit::Unseen(error.to_string()),
+            ended => ended,
         }
+    }
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => Exit::Signal(signal),
+        (_, code) => Exit::Code(code.unwrap_or(1)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The guard: a process that waits for this process to end, and then ends everything that this one has started. It works even
 //! after a `kill -9`.
 
+use crate::keeper::close_all_but;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
@@ -92,20 +93,5 @@ fn note(groups: &mut [i32], word: i32) {
     let (is, becomes) = if word > 0 { (0, word) } else { (-word, 0) };
     if let Some(group) = groups.iter_mut().find(|group| **group == is) {
         *group = becomes;
-    }
-}
-
-/// Closes all other descriptors, because other processes may wait for their end.
-///
-/// # Safety
-/// Only in a process that uses no other descriptor any more.
-unsafe fn close_all_but(kept: RawFd) {
-    let kept = kept as libc::c_uint;
-    // SAFETY: see above.
-    unsafe {
-        if kept > 0 {
-            libc::syscall(libc::SYS_close_range, 0, kept - 1, 0);
-        }
-        libc::syscall(libc::SYS_close_range, kept + 1, libc::c_uint::MAX, 0);
     }
 }

@@ -6,6 +6,7 @@ use super::prepared::Prepared;
 use super::shared::Shared;
 use super::streams::Stream;
 use crate::cage::Bars;
+use crate::keeper::Keeper;
 use phalanx_core::wire::machines::{Exit, Kind, Part, Program, Source};
 use phalanx_core::wire::ranks::{FromRank, Seat};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -83,7 +84,8 @@ impl Machine {
         on_event: impl FnMut(Event) + Send + 'static,
     ) -> io::Result<(Machine, Streams)> {
         let shared = Shared::new(part.count())?;
-        let guard = Guard::start()?;
+        // The processes of a cage have a keeper, which is their guard too.
+        let guard = bars.is_none().then(Guard::start).transpose()?;
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (orders, obeyed) = channel();
         let (started, streams) = channel();
@@ -91,8 +93,17 @@ impl Machine {
         // The children end with the thread that started them. So the thread that starts them must be the one that stays.
         let thread = thread::Builder::new().name("phalanx-ranks".into()).spawn(move || {
             let (children, patience, looked) = (Vec::new(), part.patience, Instant::now());
-            let mut watch =
-                Watch { children, guard, wake: waking, orders: obeyed, address, patience, looked, on_event };
+            let mut watch = Watch {
+                children,
+                guard,
+                keeper: None,
+                wake: waking,
+                orders: obeyed,
+                address,
+                patience,
+                looked,
+                on_event,
+            };
             let _ = started.send(watch.start(&part, folder.as_deref(), bars.as_ref(), &shared));
             drop(shared);
             watch.run();
@@ -133,7 +144,8 @@ impl Drop for Machine {
 /// State of the machine's thread.
 struct Watch<F> {
     children: Vec<Child>,
-    guard: Guard,
+    guard: Option<Guard>,
+    keeper: Option<Arc<Keeper>>,
     wake: Arc<OwnedFd>,
     orders: Receiver<Order>,
     address: Option<IpAddr>,
@@ -154,7 +166,8 @@ impl<F: FnMut(Event)> Watch<F> {
             let prepare = |(rank, program): &(u32, &Program)| {
                 Prepared::new(program, folder, self.seat(part, *rank, program), shared, bars)
             };
-            let outcomes = Prepared::start(ranks.iter().map(prepare), bars);
+            let (keeper, outcomes) = Prepared::start(ranks.iter().map(prepare), bars);
+            self.keeper = keeper;
             for ((rank, program), outcome) in ranks.iter().zip(outcomes) {
                 match outcome.and_then(|(child, pipes)| self.keep(child, pipes)) {
                     Ok((pipes, ended)) => {
@@ -183,7 +196,7 @@ impl<F: FnMut(Event)> Watch<F> {
     fn keep(&mut self, child: Child, pipes: Pipes) -> io::Result<(Pipes, Arc<OwnedFd>)> {
         let (group, ended) = (child.group(), child.ended.clone());
         self.children.push(child); // pushed at once, so that the child is ended if anything fails from here on
-        self.guard.add(group)?;
+        self.guard.as_ref().map_or(Ok(()), |guard| guard.add(group))?;
         Ok((pipes, ended))
     }
 
@@ -198,6 +211,7 @@ impl<F: FnMut(Event)> Watch<F> {
             while let Ok(order) = self.orders.try_recv() {
                 self.obey(order);
             }
+            self.hear_keeper();
             for index in (0..self.children.len()).rev() {
                 self.look_at(index);
             }
@@ -208,8 +222,9 @@ impl<F: FnMut(Event)> Watch<F> {
     /// Waits until there is something to do.
     fn wait(&self) -> io::Result<()> {
         let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
+        fds.extend(self.keeper.as_ref().map(|keeper| PollFd::new(keeper, PollFlags::IN)));
         for child in &self.children {
-            fds.push(PollFd::new(&child.ended, PollFlags::IN));
+            fds.extend(self.keeper.is_none().then(|| PollFd::new(&child.ended, PollFlags::IN)));
             let wants = if child.has_pending() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             fds.extend(child.control.as_ref().map(|control| PollFd::new(control, wants)));
         }
@@ -217,6 +232,23 @@ impl<F: FnMut(Event)> Watch<F> {
         match poll(&mut fds, self.patience.map(|_| &look)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Notes which processes have ended, as their keeper says.
+    fn hear_keeper(&mut self) {
+        let Some(keeper) = self.keeper.clone() else { return };
+        loop {
+            let news = keeper.news();
+            let ended = match &news {
+                Ok(None) => return,
+                Ok(ended) => ended.as_ref(),
+                Err(_) => None,
+            };
+            self.children.iter_mut().for_each(|child| child.note_end(ended));
+            if news.is_err() {
+                return;
+            }
         }
     }
 
@@ -268,7 +300,7 @@ impl<F: FnMut(Event)> Watch<F> {
         }
         if ended {
             let child = self.children.swap_remove(index);
-            self.guard.forget(child.group());
+            self.guard.iter().for_each(|guard| guard.forget(child.group()));
             (self.on_event)(Event::Ended { rank, exit: child.end() });
         }
     }

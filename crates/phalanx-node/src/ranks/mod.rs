@@ -16,7 +16,6 @@ pub mod job;
 pub mod launcher;
 pub mod machine;
 mod more;
-mod nursery;
 pub mod output;
 mod placement;
 mod prepared;

@@ -1,20 +1,22 @@
 //! A process of a program before it is started: its command, with its control socket and the ends of its standard streams.
 
 use super::child::{Child, Pipes};
-use super::nursery::{self, BUSY_PAUSE, BUSY_TRIES};
 use super::shared::Shared;
 use crate::cage::Bars;
+use crate::interpreter::end_group;
+use crate::keeper::{BUSY_PAUSE, BUSY_TRIES, Begun, Keeper};
 use phalanx_core::wire::machines::Program;
 use phalanx_core::wire::ranks::{RANK, Seat, UNIVERSE};
 use phalanx_net::socket::Socket;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 /// A process that can be started.
 #[derive(Debug)]
@@ -46,9 +48,13 @@ impl Prepared {
         command.env(RANK, seat.to_string());
         let rank = seat.base + seat.rank;
         let inherited = [&[seat.control, seat.segment][..], &seat.bells].concat();
-        let parent = rustix::process::getpid();
         // SAFETY: between fork and exec only system calls are made.
-        unsafe { command.pre_exec(move || prepare(&inherited, parent)) };
+        unsafe { command.pre_exec(move || inherit(&inherited)) };
+        if bars.is_none() {
+            let parent = rustix::process::getpid();
+            // SAFETY: as above.
+            unsafe { command.pre_exec(move || end_with(parent)) };
+        }
         let input = (rank == 0).then(|| pipe_with(PipeFlags::CLOEXEC)).transpose()?;
         let (input_end, input) = input.unzip();
         let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -58,26 +64,29 @@ impl Prepared {
         Ok(Prepared { rank, command, control, pipes: Pipes { input, output, error }, theirs })
     }
 
-    /// Starts the processes, in the cage if there is one; the outcome of each. If one cannot be prepared, none is started.
+    /// Starts the processes, in the cage if there is one; their keeper then, and the outcome of each. If one cannot be prepared,
+    /// none is started.
     pub fn start(
         prepared: impl ExactSizeIterator<Item = io::Result<Prepared>>,
         bars: Option<&Bars>,
-    ) -> Vec<io::Result<(Child, Pipes)>> {
+    ) -> (Option<Arc<Keeper>>, Vec<io::Result<(Child, Pipes)>>) {
         let count = prepared.len();
         let prepared: Vec<Prepared> = match prepared.collect() {
             Ok(prepared) => prepared,
-            Err(error) => return all_failed(count, &error),
+            Err(error) => return (None, all_failed(count, &error)),
         };
         let (mut commands, rest): (Vec<_>, Vec<_>) =
             prepared.into_iter().map(|it| (it.command, (it.rank, it.control, it.pipes, it.theirs))).unzip();
-        let started = match bars {
-            None => commands.iter_mut().map(spawn).collect(),
-            Some(bars) => nursery::start(bars, &mut commands).unwrap_or_else(|error| all_failed(count, &error)),
+        let (keeper, started) = match bars.map(|bars| Keeper::start(bars, &mut commands)) {
+            None => (None, commands.iter_mut().map(spawn).collect()),
+            Some(Ok((keeper, begun))) => (Some(Arc::new(keeper)), begun),
+            Some(Err(error)) => (None, all_failed(count, &error)),
         };
-        let begun = |(started, (rank, control, pipes, _)): (io::Result<u32>, _)| {
-            Ok((Child::of(rank, started?, control)?, pipes))
+        let begun = |(started, (rank, control, pipes, _)): (io::Result<Begun>, _)| {
+            Ok((Child::of(rank, started?, control, keeper.clone()), pipes))
         };
-        started.into_iter().zip(rest).map(begun).collect()
+        let outcomes = started.into_iter().zip(rest).map(begun).collect();
+        (keeper, outcomes)
     }
 }
 
@@ -87,14 +96,23 @@ fn all_failed<T>(count: usize, error: &io::Error) -> Vec<io::Result<T>> {
 
 /// Starts the program, and retries while its file is busy. A file that was just written stays busy while another thread starts
 /// a process: the forked copy holds the file open until it calls exec.
-fn spawn(command: &mut Command) -> io::Result<u32> {
+fn spawn(command: &mut Command) -> io::Result<Begun> {
     for _ in 0..BUSY_TRIES {
         match command.spawn() {
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY_PAUSE),
-            outcome => return outcome.map(|child| child.id()),
+            outcome => return outcome.and_then(begun),
         }
     }
-    command.spawn().map(|child| child.id())
+    command.spawn().and_then(begun)
+}
+
+fn begun(mut child: std::process::Child) -> io::Result<Begun> {
+    let pid = Pid::from_child(&child);
+    let ended = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+        end_group(child.id());
+        drop(child.wait());
+    })?;
+    Ok((child.id(), ended))
 }
 
 fn command(program: &Program, folder: Option<&Path>, bars: Option<&Bars>) -> io::Result<Command> {
@@ -114,13 +132,17 @@ fn command(program: &Program, folder: Option<&Path>, bars: Option<&Bars>) -> io:
     Ok(command)
 }
 
-/// Runs in the child before exec: lets it inherit the shared descriptors, and makes it end together with the thread that
-/// started it.
-fn prepare(inherited: &[RawFd], parent: Pid) -> io::Result<()> {
+/// Runs in the child before exec: lets it inherit the shared descriptors.
+fn inherit(inherited: &[RawFd]) -> io::Result<()> {
     for fd in inherited {
         // SAFETY: the parent holds it open until the child is started.
         fcntl_setfd(unsafe { BorrowedFd::borrow_raw(*fd) }, FdFlags::empty())?;
     }
+    Ok(())
+}
+
+/// Runs in the child before exec: makes it end together with the thread that started it.
+fn end_with(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     match rustix::process::getppid() == Some(parent) {
         true => Ok(()),

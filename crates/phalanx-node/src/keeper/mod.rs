@@ -1,0 +1,161 @@
+//! The keeper of a program: a process that starts the program's processes in their cage, and ends all that they leave.
+//!
+//! The keeper is a fork of this process, and the parent of the program's processes. It adopts descendants whose own parents
+//! have ended (`PR_SET_CHILD_SUBREAPER`). So a process that forks twice and begins a session of its own is still the keeper's.
+//! When the program has ended, when its [`Keeper`] is dropped, or when this process ends, even by `kill -9`, the keeper kills
+//! all of them, waits until none is left, and ends.
+
+mod nursery;
+mod watch;
+
+pub use nursery::{BUSY_PAUSE, BUSY_TRIES};
+pub use watch::close_all_but;
+
+use crate::cage::Bars;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
+use rustix::net::{recv, send, shutdown, socketpair};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+
+/// Bytes of a message to the keeper: a process, and a signal for its group. Without a signal: the process is one of the
+/// program's. Without both: all were named.
+const ORDER: usize = 8;
+/// Bytes of a message of the keeper: a process of the program, its wait status, and its peak resident size in kilobytes.
+const NEWS: usize = 16;
+
+/// The keeper of a program. Dropping it ends the program.
+#[derive(Debug)]
+pub struct Keeper {
+    socket: OwnedFd,
+    process: Pid,
+    is_over: bool,
+}
+
+/// How a process of the program ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    /// The process.
+    pub process: u32,
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Its peak resident size in bytes.
+    pub resident: u64,
+}
+
+/// A process of the program that has begun: its number, and a descriptor that is readable once it has ended.
+pub type Begun = (u32, OwnedFd);
+
+impl Keeper {
+    /// Starts the commands in the cage. Returns what came of each.
+    ///
+    /// # Errors
+    ///
+    /// The cage cannot be entered, or no process can be started.
+    pub fn start(bars: &Bars, commands: &mut [Command]) -> io::Result<(Keeper, Vec<io::Result<Begun>>)> {
+        let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (reports, report) = nursery::pipe()?;
+        let programs = Vec::with_capacity(commands.len()); // allocated before the fork, because the keeper must not allocate
+        // SAFETY: the child never returns. It allocates, as the C library allows after a fork, only to start the commands.
+        let process = match unsafe { libc::fork() } {
+            // SAFETY: this is the child.
+            0 => unsafe { watch::keep(theirs.as_raw_fd(), programs, bars, commands, report.as_raw_fd()) },
+            process => Pid::from_raw(process).filter(|_| process > 0).ok_or_else(io::Error::last_os_error)?,
+        };
+        drop((theirs, report));
+        let keeper = Keeper { socket, process, is_over: false };
+        let started = nursery::read(reports, commands.len())?;
+        // The keeper reaps nothing before it is told to go on, so that each number still is that of the process.
+        let begun = |started: io::Result<u32>| {
+            let process = started?;
+            let ended = pidfd_open(pid(process)?, PidfdFlags::empty())?;
+            keeper.order(process, 0);
+            Ok((process, ended))
+        };
+        let begun = started.into_iter().map(begun).collect();
+        keeper.order(0, 0);
+        Ok((keeper, begun))
+    }
+
+    /// Sends a signal to the process group of a process of the program, if the process has not ended.
+    pub fn signal(&self, process: u32, signal: i32) {
+        self.order(process, signal);
+    }
+
+    /// Whether a process has ended, or the keeper.
+    pub fn has_news(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// The next process that has ended; `None`: no other one has ended yet.
+    ///
+    /// # Errors
+    ///
+    /// The keeper itself has ended.
+    pub fn news(&self) -> io::Result<Option<Ended>> {
+        match self.receive(RecvFlags::DONTWAIT) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            outcome => outcome.map(Some),
+        }
+    }
+
+    /// Ends the program, and returns when nothing of it is left. Returns the processes whose end was not reported before.
+    pub fn end(&mut self) -> Vec<Ended> {
+        let _ = shutdown(&self.socket, Shutdown::Write);
+        let ended = std::iter::from_fn(|| self.receive(RecvFlags::empty()).ok()).collect();
+        while !self.is_over {
+            self.is_over = !matches!(waitpid(Some(self.process), WaitOptions::empty()), Err(Errno::INTR));
+        }
+        ended
+    }
+
+    fn order(&self, process: u32, signal: i32) {
+        let mut bytes = [0; ORDER];
+        bytes[..4].copy_from_slice(&process.to_ne_bytes());
+        bytes[4..].copy_from_slice(&signal.to_ne_bytes());
+        while send(&self.socket, &bytes, SendFlags::NOSIGNAL) == Err(Errno::INTR) {}
+    }
+
+    fn receive(&self, flags: RecvFlags) -> io::Result<Ended> {
+        let mut bytes = [0; NEWS];
+        let (_, count) = loop {
+            match recv(&self.socket, &mut bytes, flags) {
+                Err(Errno::INTR) => {}
+                outcome => break outcome?,
+            }
+        };
+        if count != NEWS {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the keeper of the program was ended"));
+        }
+        let word = |at: usize| bytes[at..at + 4].try_into().map_or(0, i32::from_ne_bytes);
+        let resident = bytes[8..].try_into().map_or(0, u64::from_ne_bytes) << 10;
+        Ok(Ended { process: word(0) as u32, status: ExitStatus::from_raw(word(4)), resident })
+    }
+}
+
+impl AsFd for Keeper {
+    /// Readable when there is news.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.end();
+        }
+    }
+}
+
+fn pid(process: u32) -> io::Result<Pid> {
+    Pid::from_raw(process as i32).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! What the keeper's process does. From the start of the program on it makes system calls only.
+
+use super::nursery;
+use super::{NEWS, ORDER};
+use crate::cage::Bars;
+use std::io;
+use std::os::fd::RawFd;
+use std::process::Command;
+
+/// How long the keeper waits for killed processes to end before it looks for further ones.
+const AGAIN: libc::c_int = 10;
+/// The file that lists the processes whose parent the keeper is.
+const CHILDREN: &std::ffi::CStr = crate::cage::CHILDREN;
+const NAME: &std::ffi::CStr = c"phalanx-keeper";
+
+/// The state of the keeper's process.
+struct Watch {
+    socket: RawFd,
+    /// Readable when a child has ended.
+    ends: RawFd,
+    /// The processes of the program that live.
+    programs: Vec<i32>,
+    /// Whether the keeper can signal all processes of the program at once, and no other process.
+    is_apart: bool,
+    /// How the last process of the program ended. Reported when nothing is left of the program.
+    last: Option<[u8; NEWS]>,
+}
+
+/// Starts the commands in their cage, and keeps them until the program has ended or the socket was closed.
+///
+/// # Safety
+///
+/// Only to be called right after a fork, in the child. `programs` has room for all commands.
+pub unsafe fn keep(socket: RawFd, programs: Vec<i32>, bars: &Bars, commands: &mut [Command], report: RawFd) -> ! {
+    // SAFETY: plain system calls with constants, and one name that ends with a zero.
+    let keeper = unsafe {
+        libc::setpgid(0, 0); // signals for the terminal's foreground group must not reach the keeper
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+        libc::getpid()
+    };
+    let is_apart = bars.stand_around();
+    // SAFETY: the child enters the cage and starts the commands.
+    match unsafe { libc::fork() } {
+        // SAFETY: this is the child.
+        0 => unsafe { nursery::nurse(bars, commands, report, keeper) },
+        -1 => nursery::refuse(report, io::Error::last_os_error()),
+        _ => {}
+    }
+    // SAFETY: the keeper uses no other descriptor, and no memory of other threads.
+    unsafe {
+        close_all_but(socket);
+        for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
+            libc::signal(number, libc::SIG_IGN);
+        }
+    }
+    let mut watch = Watch { socket, ends: ends_of_children(), programs, is_apart, last: None };
+    if watch.is_told() {
+        watch.wait();
+    }
+    watch.sweep();
+    if let Some(last) = watch.last {
+        watch.report(&last);
+    }
+    nursery::exit(0)
+}
+
+impl Watch {
+    /// Receives the processes of the program. False: the socket was closed.
+    fn is_told(&mut self) -> bool {
+        loop {
+            match self.order() {
+                Some((0, 0)) => return true,
+                Some((process, 0)) if self.programs.len() < self.programs.capacity() => self.programs.push(process),
+                Some(_) => {}
+                None => return false,
+            }
+        }
+    }
+
+    /// Carries out orders, and reaps what has ended, until no process of the program is left or the socket is closed.
+    fn wait(&mut self) {
+        loop {
+            self.reap();
+            if self.programs.is_empty() {
+                return;
+            }
+            if self.poll(self.socket, -1) {
+                match self.order() {
+                    Some((process, signal)) => self.signal(process, signal),
+                    None => return,
+                }
+            }
+        }
+    }
+
+    /// Waits for the end of a child, and for an order unless `socket` is negative. Returns whether there is an order, or the
+    /// socket was closed.
+    fn poll(&self, socket: RawFd, patience: libc::c_int) -> bool {
+        let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut fds = [poll(socket), poll(self.ends)];
+        // SAFETY: the array and the buffer live as long as the calls.
+        unsafe {
+            libc::poll(fds.as_mut_ptr(), 2, patience);
+            if fds[1].revents != 0 {
+                let mut unused = [0u8; size_of::<libc::signalfd_siginfo>()];
+                libc::read(self.ends, unused.as_mut_ptr().cast(), unused.len());
+            }
+        }
+        fds[0].revents != 0
+    }
+
+    fn order(&self) -> Option<(i32, i32)> {
+        let mut bytes = [0u8; ORDER];
+        loop {
+            // SAFETY: the buffer lives as long as the call.
+            match unsafe { libc::recv(self.socket, bytes.as_mut_ptr().cast(), ORDER, 0) } {
+                -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                count if count == ORDER as isize => break,
+                _ => return None,
+            }
+        }
+        let word = |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Some((word(0), word(4)))
+    }
+
+    fn signal(&self, process: i32, signal: i32) {
+        if self.programs.contains(&process) {
+            // SAFETY: the process was not reaped, so that its number is its own.
+            unsafe { libc::kill(-process, signal) };
+        }
+    }
+
+    /// Reaps all children that have ended. Returns whether there is any other child.
+    fn reap(&mut self) -> bool {
+        loop {
+            // SAFETY: all zeroes are values of these plain structures, which the system fills in.
+            let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
+            let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            // SAFETY: `info` lives as long as the call, which fills it in.
+            let (outcome, process) = unsafe { (libc::waitid(libc::P_ALL, 0, &raw mut info, how), info.si_pid()) };
+            if outcome != 0 || process == 0 {
+                return outcome == 0;
+            }
+            let index = self.programs.iter().position(|program| *program == process);
+            if index.is_some() {
+                self.signal(process, libc::SIGKILL); // what is left of its group, while the number is reserved
+            }
+            let mut status = 0;
+            // SAFETY: both live as long as the call; the process has ended and was not waited for.
+            unsafe { libc::wait4(process, &raw mut status, 0, &raw mut usage) };
+            if let Some(index) = index {
+                self.programs.swap_remove(index);
+                self.note(process, status, usage.ru_maxrss as u64);
+            }
+        }
+    }
+
+    fn note(&mut self, process: i32, status: i32, resident: u64) {
+        let mut news = [0; NEWS];
+        news[..4].copy_from_slice(&process.to_ne_bytes());
+        news[4..8].copy_from_slice(&status.to_ne_bytes());
+        news[8..].copy_from_slice(&resident.to_ne_bytes());
+        match self.programs.is_empty() {
+            true => self.last = Some(news),
+            false => self.report(&news),
+        }
+    }
+
+    fn report(&self, news: &[u8; NEWS]) {
+        // SAFETY: the bytes live as long as the call.
+        let send = || unsafe { libc::send(self.socket, news.as_ptr().cast(), NEWS, libc::MSG_NOSIGNAL) };
+        while send() < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {}
+    }
+
+    /// Kills all descendants, and returns when none is left. What a killed process has started becomes a child of the keeper.
+    fn sweep(&mut self) {
+        loop {
+            let finds_all = self.kill_all();
+            if !self.reap() || (self.programs.is_empty() && !finds_all) {
+                return;
+            }
+            self.poll(-1, AGAIN);
+        }
+    }
+
+    /// Returns whether descendants that have left their process group are found.
+    fn kill_all(&self) -> bool {
+        if self.is_apart {
+            // SAFETY: the keeper may signal only processes of its domain, all of which are its descendants. While it does, none
+            // of them can fork: the kernel holds the lock of the list of processes.
+            unsafe { libc::kill(-1, libc::SIGKILL) };
+            return true;
+        }
+        self.programs.iter().for_each(|program| self.signal(*program, libc::SIGKILL));
+        kill_children()
+    }
+}
+
+/// A descriptor that is readable when a child has ended.
+fn ends_of_children() -> RawFd {
+    // SAFETY: the set is filled in before it is used, and lives as long as the calls.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK)
+    }
+}
+
+/// Kills the children. Their own children are the next ones. Returns whether the kernel lists them.
+fn kill_children() -> bool {
+    let mut buffer = [0u8; 4096];
+    let mut number = 0i32;
+    // SAFETY: the path ends with a zero; the buffer lives as long as the calls. A child was not reaped, so that its number is
+    // its own.
+    unsafe {
+        let file = libc::open(CHILDREN.as_ptr(), libc::O_RDONLY);
+        if file < 0 {
+            return false;
+        }
+        loop {
+            let count = libc::read(file, buffer.as_mut_ptr().cast(), buffer.len());
+            if count <= 0 {
+                break;
+            }
+            for byte in &buffer[..count as usize] {
+                match byte {
+                    b'0'..=b'9' => number = number.wrapping_mul(10) + i32::from(byte - b'0'),
+                    _ if number > 0 => {
+                        libc::kill(number, libc::SIGKILL);
+                        number = 0;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        libc::close(file);
+    }
+    true
+}
+
+/// Closes all other descriptors, because other processes may wait for their end.
+///
+/// # Safety
+///
+/// Only in a process that uses no other descriptor any more.
+pub unsafe fn close_all_but(kept: RawFd) {
+    let kept = kept as libc::c_uint;
+    // SAFETY: see above.
+    unsafe {
+        if kept > 0 {
+            libc::syscall(libc::SYS_close_range, 0, kept - 1, 0);
+        }
+        libc::syscall(libc::SYS_close_range, kept + 1, libc::c_uint::MAX, 0);
+    }
+}
