@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from phalanx._instructions import MOST_BYTES, MOST_PARTS, Groups, Instruction, takes_read_only
 from phalanx._native import Interpreter, Turn
+from phalanx._refusals import explain_refusal
 from phalanx._staying import frozen, is_large, kept, settle, size_of, take
 from phalanx._tokens import PLAIN, dumps, pack, pack_separately, short, unpack
 from phalanx.errors import InitializerError, RemoteError, StagingError
@@ -148,6 +149,7 @@ class Firing:
             self._link.fired(self._firing, pack(results), (), self._busy())
 
     def _send_failure(self, error: BaseException, token: Any) -> None:
+        explain_refusal(error, self._link.machine, self._link.opened)
         if token is _UNREADABLE and not isinstance(error, StagingError):
             error = staging_error(error, self._link.machine, "a task")
         self._link.failed(self._firing, pack_failure(error, token), self._busy())

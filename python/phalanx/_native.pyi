@@ -1,5 +1,6 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Protocol, final
 
 from phalanx._copying import CopyOrder
@@ -166,6 +167,8 @@ class Interpreter:
     def machine(self) -> str: ...
     @property
     def path(self) -> list[str]: ...
+    @property
+    def opened(self) -> tuple[list[Path], list[Path]] | None: ...
     def next(self) -> tuple[Any, ...]: ...
     def fired(
         self,

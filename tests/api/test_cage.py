@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -23,6 +25,7 @@ from api.executors import PHALANX, Executors
 from laboratory.processes import Process, until
 
 cloudpickle.register_pickle_by_value(caged)  # executors do not have it
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 SECRET = "the owner's secret"
 
 
@@ -192,6 +195,47 @@ def test_what_a_rank_leaves_ends_with_its_program(site: Site) -> None:
     """
     left = [int(output) for output in site.run(source, 2)]
     until(lambda: not any(map(lives, left)), timeout=60, what="the end of what the ranks have left")
+
+
+def test_a_refusal_names_the_grant(site: Site) -> None:
+    data, other = site.data, site.other
+    closed = site.results / "closed"
+    closed.write_text("for nobody")
+    closed.chmod(0)
+    tries: list[tuple[Callable[..., object], Path, str]] = [
+        (Path.read_text, other / "file", f"{other}:ro"),
+        (os.listdir, other, f"{other}:ro"),
+        (write, other / "new", f"{other}:rw"),
+        (write, data / "input", f"{data}:rw"),
+        (write, data / "new", f"{data}:rw"),
+        (chained, other / "file", f"{other}:ro"),
+    ]
+    with site.manager() as manager:
+        for attempt, path, grant in tries:
+            with pytest.raises((PermissionError, RuntimeError)) as refusal:
+                manager.submit(attempt, path).result(60)
+            shown = "".join(traceback.format_exception(refusal.value))
+            assert "tasks run in a cage on labpc" in shown, shown
+            assert f"phalanx executor --grant {grant}" in shown, shown
+        for attempt, path in ((Path.read_text, closed), (forged, site.results / "output")):
+            with pytest.raises(PermissionError) as other_cause:
+                manager.submit(attempt, path).result(60)
+            assert "--grant" not in "".join(traceback.format_exception(other_cause.value))
+
+
+def write(path: Path) -> None:
+    path.write_text("changed")
+
+
+def chained(path: Path) -> None:
+    try:
+        path.read_text()
+    except PermissionError as error:
+        raise RuntimeError("no input") from error
+
+
+def forged(path: Path) -> None:
+    raise PermissionError(errno.EACCES, "an error of the task's own", str(path))
 
 
 def test_an_interpreter_reaches_no_other_one(site: Site) -> None:

@@ -62,7 +62,7 @@ MODULES = {
         "_native",
         "_atomic _call _copying errors summary words",
         "arrays hosts profile security",
-        "_pickling _reach",
+        "_pickling _reach _refusals",
         "_futures _instructions _output _program _tokens contracts",
         "_commands _folding _staying skeletons",
         "_cage _compile _interpreter _outcomes _prologue _results _stream",

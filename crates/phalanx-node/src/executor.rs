@@ -403,8 +403,8 @@ impl Service {
         let token = random_token();
         let (machine, said) = (self.member.name.clone(), Preamble::Data { token }.bound());
         let papers = Some(Papers::new(&own, &session.certificate, &self.member));
-        let begin = Begin { machine, path: Vec::new(), levels, said, secrets, papers };
         let bars = session.bars(&self.options.cage)?;
+        let begin = Begin { machine, path: Vec::new(), opened: bars.opened(), levels, said, secrets, papers };
         let process = Process::start(&self.options.command, &begin, Some(&bars))?;
         let process = Arc::new(Mutex::new(process));
         lock(&self.expecting).insert(token, (session.from, process.clone()));

@@ -4,7 +4,7 @@
 //! who it is, and receives its data link. When the tether ends, for whatever reason the parent ended, the child ends too. The
 //! key that an interpreter authenticates with is made for it alone. The code that it runs never sees the machine's key.
 
-use crate::cage::Bars;
+use crate::cage::{Bars, Opened};
 use crate::delegated::{self, Papers};
 use crate::ending::{self, Before};
 #[cfg(target_os = "linux")]
@@ -39,6 +39,8 @@ pub struct Begin {
     pub machine: String,
     /// The folders of the user's modules. Set only on the user's own machine.
     pub path: Vec<String>,
+    /// What its cage opens. `None`: it has no cage, or one that does not keep files apart.
+    pub opened: Option<Opened>,
     /// How its data link is protected.
     pub levels: Levels,
     /// What the peer said in the clear before the handshake, on which the keys depend: the executor has read it. Empty on

@@ -9,6 +9,7 @@ use phalanx_net::link::LinkError;
 use phalanx_node::interpreter_link::{Firing, Incoming, InterpreterLink};
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The process's only link, as Python uses it.
@@ -21,6 +22,9 @@ pub struct Interpreter {
     /// The folders of the user's modules.
     #[pyo3(get)]
     path: Vec<String>,
+    /// The paths that the cage of this process opens for reading, and for writing too. `None`: no cage keeps files apart.
+    #[pyo3(get)]
+    opened: Option<(Vec<PathBuf>, Vec<PathBuf>)>,
 }
 
 #[pymethods]
@@ -33,7 +37,8 @@ impl Interpreter {
     #[staticmethod]
     fn begin(py: Python<'_>) -> PyResult<Interpreter> {
         let (begin, link) = py.detach(InterpreterLink::begin)?;
-        Ok(Interpreter { link, machine: begin.machine, path: begin.path })
+        let opened = begin.opened.map(|opened| (opened.readable, opened.writable));
+        Ok(Interpreter { link, machine: begin.machine, path: begin.path, opened })
     }
 
     /// The next message: `("stage", program, code)`, `("forget", program)`, `("ahead", firing, tokens)` or

@@ -15,7 +15,8 @@ mod paths;
 #[cfg(target_os = "linux")]
 pub use landlock::{hide_memory, is_bound, is_caged};
 
-use paths::Paths;
+pub use paths::Opened;
+
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ pub struct Settings {
 #[derive(Debug, Clone, Default)]
 pub struct Cage {
     /// `None`: files are not kept apart.
-    paths: Option<Arc<Paths>>,
+    paths: Option<Arc<Opened>>,
     /// What is not kept apart, and why.
     lacks: Vec<&'static str>,
     environment: Arc<Vec<(OsString, OsString)>>,
@@ -63,6 +64,7 @@ pub struct Cage {
 pub struct Bars {
     folder: Option<PathBuf>,
     environment: Arc<Vec<(OsString, OsString)>>,
+    paths: Option<Arc<Opened>>,
     #[cfg(target_os = "linux")]
     ruleset: Option<Arc<std::os::fd::OwnedFd>>,
     /// The rules for the keeper of the program.
@@ -83,7 +85,7 @@ impl Cage {
     /// A grant is wrong, or the system cannot enforce the kind that the owner asks for.
     pub fn new(settings: Settings) -> Result<Cage, String> {
         let environment = Arc::new(environment::allowed(std::env::vars_os(), settings.variables.clone()));
-        let paths = Paths::new(&settings)?;
+        let paths = Opened::new(&settings)?;
         let (paths, mut lacks) = match (settings.kind, support()) {
             (Some(Kind::None), _) => (None, vec!["--cage none"]),
             (_, Ok(lacks)) => (Some(Arc::new(paths)), lacks),
@@ -128,6 +130,7 @@ impl Cage {
         Ok(Bars {
             folder: folder.map(Path::to_owned),
             environment: self.environment.clone(),
+            paths: self.paths.clone(),
             #[cfg(target_os = "linux")]
             ruleset,
             #[cfg(target_os = "linux")]
@@ -137,6 +140,13 @@ impl Cage {
 }
 
 impl Bars {
+    /// What may be opened. `None`: files are not kept apart.
+    pub fn opened(&self) -> Option<Opened> {
+        let mut opened = self.paths.as_deref()?.clone();
+        opened.writable.extend(self.folder.clone());
+        Some(opened)
+    }
+
     /// Gives a command its environment and its folder. Variables that were set before are lost.
     pub fn furnish(&self, command: &mut Command) {
         command.env_clear().envs(self.environment.iter().cloned());

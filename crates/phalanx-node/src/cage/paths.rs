@@ -1,6 +1,7 @@
 //! Which files caged processes may open.
 
 use super::Settings;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -33,23 +34,25 @@ const SYSTEM: &[&str] = &[
 const ETC: &str = "/etc";
 
 /// What may be opened: each path with everything beneath it.
-#[derive(Debug)]
-pub struct Paths {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Opened {
+    /// What is only read.
     pub readable: Vec<PathBuf>,
+    /// What is read and written.
     pub writable: Vec<PathBuf>,
 }
 
-impl Paths {
+impl Opened {
     /// # Errors
     ///
     /// A grant is written wrongly, its path is not there, or it would give away what is private.
-    pub fn new(settings: &Settings) -> Result<Paths, String> {
+    pub fn new(settings: &Settings) -> Result<Opened, String> {
         let never: Vec<PathBuf> = settings.private.iter().map(resolved).collect();
         let mut private = never.clone();
         private.extend(settings.home.iter().map(resolved));
         private.extend(private_within(Path::new(ETC)));
         let all = SYSTEM.iter().map(Path::new).chain(settings.python.iter().map(PathBuf::as_path));
-        let mut paths = Paths { readable: Vec::new(), writable: Vec::new() };
+        let mut paths = Opened { readable: Vec::new(), writable: Vec::new() };
         for path in all.filter(|path| path.is_absolute()) {
             paths.readable.extend(without(&resolved(path), &private));
         }

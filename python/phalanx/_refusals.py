@@ -1,0 +1,91 @@
+"""Refusals of a cage: the grant of the machine's owner that would open the path that a task was refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from phalanx.words import StrPath
+
+#: Effective rights count, where the system can tell them.
+_EFFECTIVE = os.access in os.supports_effective_ids
+
+
+#: Folders of the kernel's, which no grant opens.
+_KERNELS = ("/proc", "/sys")
+
+
+def explain_refusal(
+    error: BaseException, machine: str, opened: tuple[Sequence[StrPath], Sequence[StrPath]] | None
+) -> None:
+    """Add the missing grant to the message of a ``PermissionError`` of which the cage is the cause.
+
+    Errors that have another cause are left as they are: those about paths that the cage opens, and those about files
+    that the account could not open anyway.
+
+    Parameters
+    ----------
+    error
+        What a task raised. The errors that led to it are looked at too.
+    machine
+        The name of the machine, for the message.
+    opened
+        The paths that the cage opens for reading, and those for writing too, each with everything beneath it, without
+        symbolic links; None: there is no cage.
+    """
+    if opened is None:
+        return
+    readable, writable = ([os.fspath(path) for path in paths] for paths in opened)
+    for one in _chain(error):
+        if isinstance(one, PermissionError) and one.errno == errno.EACCES:
+            with suppress(OSError, TypeError, ValueError):
+                _say(one, machine, [*readable, *writable], writable)
+
+
+def _say(error: PermissionError, machine: str, readable: list[str], writable: list[str]) -> None:
+    names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, (str, bytes))]
+    grants = dict.fromkeys(grant for name in names if (grant := _missing(name, readable, writable)))
+    if grants:
+        options = " ".join(f"--grant {grant}" for grant in grants)
+        error.strerror = (
+            f"{error.strerror}: tasks run in a cage on {machine}, whose owner can open it for this: phalanx executor "
+            f"{options}"
+        )
+        error.args = (error.errno, error.strerror)  # what is pickled
+
+
+def _missing(name: str, readable: list[str], writable: list[str]) -> str | None:
+    """The grant that the cage lacks for a path; None if the cage opens it, or the account has no right there itself."""
+    found = Path(name).resolve()
+    path, is_there = str(found), found.exists()
+    if _is_within(path, _KERNELS):
+        return None
+    folder = str(found.parent) if found.is_file() or not is_there else path
+    grant = path if folder == os.sep else folder
+    if is_there and not _is_within(path, readable):
+        return f"{grant}:ro" if _may(path, os.R_OK) else None
+    if _is_within(path, writable) or not _may(path if is_there else folder, os.W_OK):
+        return None
+    return f"{grant}:rw"
+
+
+def _chain(error: BaseException) -> Iterable[BaseException]:
+    """The error, and those that led to it."""
+    found: dict[int, BaseException] = {}
+    following: BaseException | None = error
+    while following is not None and id(following) not in found:
+        found[id(following)] = following
+        following = following.__cause__ or following.__context__
+    return found.values()
+
+
+def _is_within(path: str, opened: Iterable[str]) -> bool:
+    return any(path == one or path.startswith(one.rstrip(os.sep) + os.sep) for one in opened)
+
+
+def _may(path: str, how: int) -> bool:
+    """Whether the account may, regardless of the cage."""
+    return os.access(path, how, effective_ids=_EFFECTIVE)
