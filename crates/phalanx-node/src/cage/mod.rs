@@ -2,7 +2,8 @@
 //!
 //! These processes get a folder of their own, the environment variables of an allow list, and no core dumps. Where the
 //! kernel has Landlock, they also open no file outside of the system's, Python's, their own folder and the folders that the
-//! machine's owner grants, and they neither signal nor trace a process outside of their program. All of this holds before
+//! machine's owner grants, they neither signal nor trace a process outside of their program, and they are refused the system
+//! calls that no task needs. All of this holds before
 //! the first instruction of their program, and for all processes that they start.
 //!
 //! Processes that a program starts on its own user's machine are not caged: they are the user's own.
@@ -11,6 +12,8 @@ mod environment;
 #[cfg(target_os = "linux")]
 mod landlock;
 mod paths;
+#[cfg(target_os = "linux")]
+mod seccomp;
 
 #[cfg(target_os = "linux")]
 pub use landlock::{hide_memory, is_bound, is_caged};
@@ -57,6 +60,9 @@ pub struct Cage {
     /// What is not kept apart, and why.
     lacks: Vec<&'static str>,
     environment: Arc<Vec<(OsString, OsString)>>,
+    /// The program that refuses system calls. `None`: none is refused.
+    #[cfg(target_os = "linux")]
+    filter: Option<Arc<[libc::sock_filter]>>,
 }
 
 /// The cage around the processes of one program.
@@ -67,6 +73,9 @@ pub struct Bars {
     paths: Option<Arc<Opened>>,
     #[cfg(target_os = "linux")]
     ruleset: Option<Arc<std::os::fd::OwnedFd>>,
+    /// The program that refuses system calls.
+    #[cfg(target_os = "linux")]
+    filter: Option<Arc<[libc::sock_filter]>>,
     /// The rules for the keeper of the program.
     #[cfg(target_os = "linux")]
     around: Option<Arc<std::os::fd::OwnedFd>>,
@@ -93,7 +102,17 @@ impl Cage {
             (None, Err(why)) => (None, vec![why]),
         };
         lacks.extend((!finds_descendants(paths.is_some())).then_some(UNLISTED));
-        Ok(Cage { paths, lacks, environment })
+        #[cfg(target_os = "linux")]
+        let filter = paths.as_ref().and_then(|_| seccomp::program()).map(Arc::from);
+        #[cfg(target_os = "linux")]
+        lacks.extend((paths.is_some() && filter.is_none()).then_some(seccomp::UNFILTERED));
+        Ok(Cage {
+            paths,
+            lacks,
+            environment,
+            #[cfg(target_os = "linux")]
+            filter,
+        })
     }
 
     /// The kind, and what it lacks on this system.
@@ -134,6 +153,8 @@ impl Cage {
             #[cfg(target_os = "linux")]
             ruleset,
             #[cfg(target_os = "linux")]
+            filter: self.filter.clone(),
+            #[cfg(target_os = "linux")]
             around,
         })
     }
@@ -164,7 +185,8 @@ impl Bars {
     #[cfg(target_os = "linux")]
     pub fn enter(&self) -> io::Result<()> {
         use std::os::fd::AsFd;
-        landlock::enter(self.ruleset.as_ref().map(|ruleset| ruleset.as_fd()))
+        landlock::enter(self.ruleset.as_ref().map(|ruleset| ruleset.as_fd()))?;
+        self.filter.as_ref().map_or(Ok(()), |filter| seccomp::enter(filter))
     }
 
     /// Puts this process around the cage: it signals only what it starts from now on. Returns false if that is not so. It makes

@@ -77,3 +77,65 @@ fn the_memory_of_a_process_with_keys_is_closed() {
     hide_memory().unwrap();
     assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
 }
+
+/// What each system call says to a process in the cage.
+fn refusals(calls: &[(libc::c_long, [libc::c_long; 3])]) -> Result<Vec<i32>, Box<dyn Error>> {
+    let bars = Cage::new(Settings::default())?.around(None)?;
+    let (answers, answer) = rustix::pipe::pipe()?;
+    // SAFETY: the child only makes system calls, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let entered = bars.enter().is_ok();
+        for (call, [one, two, three]) in calls.iter().filter(|_| entered) {
+            // SAFETY: none of the calls has a pointer that the kernel would write to.
+            let outcome = unsafe { libc::syscall(*call, *one, *two, *three, 0, 0) };
+            let error = if outcome < 0 { io::Error::last_os_error().raw_os_error().unwrap_or(0) } else { 0 };
+            let _ = rustix::io::write(&answer, &error.to_ne_bytes());
+        }
+        // SAFETY: ends the child without the handlers of its parent.
+        unsafe { libc::_exit(0) }
+    }
+    drop(answer);
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut std::fs::File::from(answers), &mut bytes)?;
+    // SAFETY: waits for the child, which only this function knows.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    Ok(bytes.chunks_exact(4).map(|word| word.try_into().map_or(0, i32::from_ne_bytes)).collect())
+}
+
+#[test]
+fn system_calls_that_no_task_needs_are_refused() {
+    if !can_cage() || seccomp::program().is_none() {
+        return;
+    }
+    let flags = |flags: i32| libc::c_long::from(flags);
+    let refused = [
+        (libc::SYS_mount, [0; 3]),
+        (libc::SYS_bpf, [0; 3]),
+        (libc::SYS_keyctl, [0; 3]),
+        (libc::SYS_userfaultfd, [0; 3]),
+        (libc::SYS_open_by_handle_at, [0; 3]),
+        (libc::SYS_unshare, [flags(libc::CLONE_NEWUSER), 0, 0]),
+        (libc::SYS_clone, [flags(libc::CLONE_NEWUSER | libc::SIGCHLD), 0, 0]),
+        (libc::SYS_socket, [flags(libc::AF_VSOCK), flags(libc::SOCK_STREAM), 0]),
+        (libc::SYS_ioctl, [0, libc::TIOCSTI as libc::c_long, 0]),
+    ];
+    assert_eq!(refusals(&refused).unwrap(), [libc::EPERM; 9]);
+    let absent = [(libc::SYS_io_uring_setup, [0; 3]), (libc::SYS_clone3, [0; 3])];
+    assert_eq!(refusals(&absent).unwrap(), [libc::ENOSYS; 2]);
+    let allowed = [
+        (libc::SYS_unshare, [flags(libc::CLONE_FILES), 0, 0]),
+        (libc::SYS_socket, [flags(libc::AF_UNIX), flags(libc::SOCK_STREAM), 0]),
+        (libc::SYS_getpid, [0; 3]),
+    ];
+    assert_eq!(refusals(&allowed).unwrap(), [0; 3]);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_second_interface_of_the_architecture_is_refused() {
+    if can_cage() && seccomp::program().is_some() {
+        let x32 = |call: libc::c_long| (call | 0x4000_0000, [0; 3]);
+        assert_eq!(refusals(&[x32(libc::SYS_mount), x32(libc::SYS_getpid)]).unwrap(), [libc::ENOSYS; 2]);
+    }
+}

@@ -1,0 +1,157 @@
+//! Which system calls caged processes are refused: those that no task needs, and by which others got out of sandboxes.
+//!
+//! The list is what the default profiles of docker, podman and systemd (`@clock @module @mount @obsolete @raw-io @reboot @swap`,
+//! `RestrictNamespaces`) refuse a process without capabilities, apart from what numerical libraries and message passing use: memory policies,
+//! `process_vm_readv`, and `ptrace` within the program, which Landlock keeps inside.
+
+use libc::{BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter};
+use std::io;
+
+/// What is not kept apart without a filter.
+pub const UNFILTERED: &str = "this kernel filters no system calls, or not on this architecture";
+
+/// Refused whatever the arguments, with EPERM.
+const REFUSED: &[c_long] = &[
+    // file systems
+    libc::SYS_chroot,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_pivot_root,
+    libc::SYS_quotactl,
+    libc::SYS_umount2,
+    // keys of the account, which all its processes share
+    libc::SYS_add_key,
+    libc::SYS_keyctl,
+    libc::SYS_request_key,
+    // parts of the kernel that many defects were in
+    libc::SYS_bpf,
+    libc::SYS_fanotify_init,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    // the machine
+    libc::SYS_acct,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_finit_module,
+    libc::SYS_init_module,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+];
+/// As if the kernel did not have them, with ENOSYS. Libraries use something else then: `clone` instead of `clone3`, the flags of
+/// which a filter cannot see.
+const ABSENT: &[c_long] =
+    &[libc::SYS_clone3, libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_io_uring_setup];
+
+const NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32;
+/// Only `unshare` knows it. To `clone` the bit is part of a signal's number.
+const NEW_TIME: u32 = 0x80;
+/// Types into a terminal, such as the one that the owner has started the executor from.
+const TERMINAL: [u32; 2] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
+
+/// The architecture whose numbers of system calls the lists have; that of `linux/audit.h`.
+const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
+    Some(0xc000_003e)
+} else if cfg!(target_arch = "aarch64") {
+    Some(0xc000_00b7)
+} else if cfg!(all(target_arch = "riscv64", target_endian = "little")) {
+    Some(0xc000_00f3)
+} else {
+    None
+};
+/// Set in the numbers of x32, a second interface of x86-64.
+const X32: u32 = 0x4000_0000;
+
+// Positions in the data that a filter reads (`struct seccomp_data`). The architectures above have the low half of an argument first.
+const NUMBER: u32 = 0;
+const ARCH: u32 = 4;
+const ARGUMENTS: u32 = 16;
+
+/// The program that the kernel runs before each system call. The kernel remembers which calls it always allows, so that these
+/// cost nothing. `None`: the kernel runs no such programs, or there is no list for this architecture.
+pub fn program() -> Option<Vec<sock_filter>> {
+    is_supported().then(filter).flatten()
+}
+
+fn filter() -> Option<Vec<sock_filter>> {
+    let (absent, refused) = (refuse(libc::ENOSYS), refuse(libc::EPERM));
+    let mut program = vec![load(ARCH), jump(BPF_JEQ, ARCHITECTURE?, 1, 0), absent, load(NUMBER)];
+    if cfg!(target_arch = "x86_64") {
+        program.extend([jump(BPF_JGE, X32, 0, 1), absent]);
+    }
+    let mut add = |calls: &[c_long], refuse| {
+        calls.iter().for_each(|call| program.extend([jump(BPF_JEQ, *call as u32, 0, 1), refuse]));
+    };
+    add(ABSENT, absent);
+    add(REFUSED, refused);
+    // For each: the call, the argument, how it is compared, and with what.
+    let mut conditions = vec![
+        (libc::SYS_clone, 0, BPF_JSET, NAMESPACES),
+        (libc::SYS_unshare, 0, BPF_JSET, NAMESPACES | NEW_TIME),
+        (libc::SYS_socket, 0, BPF_JEQ, libc::AF_VSOCK as u32),
+    ];
+    conditions.extend(TERMINAL.map(|request| (libc::SYS_ioctl, 1, BPF_JEQ, request)));
+    for (call, argument, comparison, value) in conditions {
+        let skip = jump(BPF_JEQ, call as u32, 0, 4);
+        program.extend([skip, load(ARGUMENTS + 8 * argument), jump(comparison, value, 0, 1), refused, load(NUMBER)]);
+    }
+    program.push(sock_filter { code: (BPF_RET | BPF_K) as u16, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW });
+    Some(program)
+}
+
+fn is_supported() -> bool {
+    let action = libc::SECCOMP_RET_ERRNO;
+    // SAFETY: the call reads the action, which lives as long as the call.
+    let outcome = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
+    outcome == 0
+}
+
+/// Puts this process under the program for good. The process can gain no rights already. One system call.
+pub fn enter(program: &[sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the kernel copies the program, which lives as long as the call, and does not write to it.
+    match unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn load(at: u32) -> sock_filter {
+    sock_filter { code: (BPF_LD | BPF_W | BPF_ABS) as u16, jt: 0, jf: 0, k: at }
+}
+
+/// Skips `yes` instructions if the comparison holds, and `no` if not.
+fn jump(comparison: u32, value: u32, yes: u8, no: u8) -> sock_filter {
+    sock_filter { code: (BPF_JMP | comparison | BPF_K) as u16, jt: yes, jf: no, k: value }
+}
+
+fn refuse(error: i32) -> sock_filter {
+    sock_filter { code: (BPF_RET | BPF_K) as u16, jt: 0, jf: 0, k: libc::SECCOMP_RET_ERRNO | error as u32 }
+}
