@@ -1,6 +1,7 @@
 //! Finds the member that leads a replicated space.
 
 use super::connect::Connect;
+use super::seeking::Seeking;
 use super::{Client, ClientError, Place, SpaceAddress};
 use phalanx_core::error::SpaceError;
 use phalanx_core::space::{Options, Replica};
@@ -12,6 +13,10 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(50);
 /// Most members asked in one round, counting those that other members name as the leader.
 const MOST_ASKED: usize = 20;
+/// A member that has not answered for this long is still listened to, but the next one is asked too.
+const SLOW: Duration = Duration::from_millis(300);
+/// By then every member has answered, or could not be reached.
+const AT_LAST: Duration = Duration::from_secs(60);
 
 /// Opens a space at the member that leads it. Searches in rounds until `until`, beginning with the given address. If it is not
 /// certain that the space exists, and no member of the first round knows it, the search ends after that round.
@@ -23,28 +28,35 @@ fn find(
 ) -> Result<Arc<Client>, ClientError> {
     let mut known = vec![address.place.clone()];
     known.extend(connect.members.iter().filter(|place| **place != address.place).cloned());
+    let mut seeking = Seeking::new(&address.name, connect);
     loop {
         let (mut left, mut asked) = (known.clone(), Vec::new());
         left.reverse();
         let mut last = None;
         let mut is_known = is_certain;
-        while let Some(place) = left.pop().filter(|_| asked.len() < MOST_ASKED) {
-            if asked.contains(&place) {
-                continue;
+        loop {
+            while let Some(place) = left.pop() {
+                if !asked.contains(&place) && asked.len() < MOST_ASKED {
+                    asked.push(place.clone());
+                    seeking.ask(place);
+                    break;
+                }
             }
-            asked.push(place.clone());
-            match open(&place, address, connect) {
-                Err(ClientError::Space(SpaceError::Elsewhere { leader })) => {
+            let needs_all = left.is_empty() && !is_known;
+            match seeking.next(if needs_all { AT_LAST } else { SLOW }) {
+                None if left.is_empty() => break,
+                None => {}
+                Some(Err(ClientError::Space(SpaceError::Elsewhere { leader }))) => {
                     is_known = true;
                     // The last address may be that of a lost leader. It stays last, even if others still name it.
                     let named = leader.and_then(|leader| leader.parse().ok());
                     left.extend(named.filter(|named| known.len() == 1 || known.last() != Some(named)));
                 }
                 // This is one of several members; another one may know the space.
-                Err(error @ (ClientError::Unreachable(_) | ClientError::Ended { .. })) => last = Some(error),
-                Err(error @ ClientError::Unexpected(_)) if known.len() > 1 => last = Some(error),
-                Err(error @ ClientError::Space(SpaceError::NoSpace(_))) => last = Some(error),
-                other => return other,
+                Some(Err(error @ (ClientError::Unreachable(_) | ClientError::Ended { .. }))) => last = Some(error),
+                Some(Err(error @ ClientError::Unexpected(_))) if known.len() > 1 => last = Some(error),
+                Some(Err(error @ ClientError::Space(SpaceError::NoSpace(_)))) => last = Some(error),
+                Some(other) => return other,
             }
         }
         match last {
@@ -54,11 +66,6 @@ fn find(
             last => return Err(nobody(&address.name, asked.len(), last)),
         }
     }
-}
-
-fn open(place: &Place, address: &SpaceAddress, connect: &Connect) -> Result<Arc<Client>, ClientError> {
-    let address = SpaceAddress { place: place.clone(), name: address.name.clone() };
-    Client::reach(address, connect)?.open(connect.create.clone())
 }
 
 fn nobody(name: &str, asked: usize, last: Option<ClientError>) -> ClientError {
@@ -105,23 +112,23 @@ fn found(name: &str, places: &[Place], connect: &Connect, until: Instant) -> Res
     leading.map_or_else(|| find(&first, &none, until, true), Ok)
 }
 
-/// Whether the other members know a leader other than the member of this connection.
-pub(super) fn is_led_elsewhere(client: &Client) -> bool {
-    let (address, connect) = (client.address(), client.reached_by());
+/// Whether another member knows a leader other than the member of this connection, as far as they tell within `patience`.
+pub(super) fn is_led_elsewhere(client: &Client, patience: Duration) -> bool {
+    let (address, connect, until) = (client.address(), client.reached_by(), Instant::now() + patience);
     let own = address.place.to_string();
-    let is_elsewhere = |place: &Place| match open(place, address, connect) {
-        Ok(leading) => {
-            leading.close();
-            true
+    let mut seeking = Seeking::new(&address.name, connect);
+    connect.members.iter().filter(|place| **place != address.place).for_each(|place| seeking.ask(place.clone()));
+    while let Some(answer) = seeking.next(until.saturating_duration_since(Instant::now())) {
+        match answer {
+            Ok(leading) => {
+                leading.close();
+                return true;
+            }
+            Err(ClientError::Space(SpaceError::Elsewhere { leader: Some(leader) })) if leader != own => return true,
+            Err(_) => {}
         }
-        Err(ClientError::Space(SpaceError::Elsewhere { leader: Some(leader) })) => leader != own,
-        Err(_) => false,
-    };
-    thread::scope(|scope| {
-        let others = connect.members.iter().filter(|place| **place != address.place);
-        let asking: Vec<_> = others.map(|place| scope.spawn(move || is_elsewhere(place))).collect();
-        asking.into_iter().any(|asking| asking.join().unwrap_or(false))
-    })
+    }
+    false
 }
 
 type Named = (Client, String);

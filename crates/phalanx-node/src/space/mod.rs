@@ -21,6 +21,7 @@ mod leader;
 mod members;
 mod outlet;
 mod replica;
+mod seeking;
 mod server;
 mod session;
 mod silence;

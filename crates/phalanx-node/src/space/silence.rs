@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(250);
 /// A member that was asked whether it is there counts as silent when nothing arrives from it for this long.
 const SILENCE: Duration = Duration::from_secs(2);
+/// The other members have this long to say which of them leads; then the client looks again.
+const TOLD: Duration = Duration::from_secs(1);
 /// A server that is the space's only one is asked after a silence of `ASKED` times the client's patience for a first answer.
 /// The connection is given up after `GIVEN_UP` times. These are long because no other member can say whether the server is only
 /// slow.
@@ -54,7 +56,7 @@ fn look(weak: &Weak<Client>) {
         } else if is_alone && silent > patience * GIVEN_UP {
             let why = format!("the server was silent for {} s: it is frozen, or much too slow", silent.as_secs());
             return client.end(&why);
-        } else if !is_alone && silent > SILENCE && is_led_elsewhere(&client) {
+        } else if !is_alone && silent > SILENCE && is_led_elsewhere(&client, TOLD) {
             return client.end("the member that led is silent, and another one leads");
         }
     }

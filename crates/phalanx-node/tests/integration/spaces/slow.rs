@@ -3,7 +3,7 @@
 use super::common::*;
 use bytes::Bytes;
 use phalanx_core::level::{Mark, Policy};
-use phalanx_core::space::{Get, OutOptions, Tuple, Value};
+use phalanx_core::space::{Get, Options, OutOptions, Tuple, Value};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::dial::dial;
@@ -104,6 +104,29 @@ fn a_server_that_is_frozen_is_not_waited_for_for_ever() {
     client.look_after();
     let answer = client.wait(request, PATIENCE).unwrap().map(drop);
     assert!(matches!(&answer, Err(ClientError::Ended { why, .. }) if why.contains("it is frozen")), "{answer:?}");
+}
+
+#[test]
+fn a_member_that_is_silent_does_not_delay_the_others() {
+    let at = AtPath::start(ServerOptions::default());
+    let folder = tempfile::tempdir().unwrap();
+    let silent = Place::Path(folder.path().join("silent"));
+    let listener = Listener::bind_path(&folder.path().join("silent")).unwrap();
+    let (policy, dialler, create) = (Policy::default(), None, Some(Options::default()));
+    let members = vec![silent.clone(), Place::Path(at.socket())];
+    let connect = Connect { policy, dialler, create, members, patience: PATIENCE };
+    let client = Client::connect(SpaceAddress { place: silent, name: "todo".into() }, &connect).unwrap();
+    out(&client, tuple("a", 1)).unwrap();
+    // It was asked, and has still all the time that it may take.
+    let (mut socket, _) = listener.accept().unwrap();
+    Preamble::read(&mut socket).unwrap();
+    let (_link, mut reader) = Link::direct(socket, None, 1 << 20).unwrap();
+    let mut asked = false;
+    until("the question", || {
+        reader.receive(Duration::from_millis(1), &mut |_| asked = true).unwrap();
+        asked
+    });
+    reader.receive(Duration::from_millis(1), &mut |_| {}).expect("a connection that is still open");
 }
 
 #[test]
