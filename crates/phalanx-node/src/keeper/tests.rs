@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
 /// Starts a process in a session of its own whose parent ends at once, and waits until it has written its number.
-const ESCAPE: &str =
-    "setsid sh -c '(echo $$ > escaped; sleep 1000 & sleep 1000) & ' & while ! [ -s escaped ]; do :; done; ";
+const ESCAPE: &str = "setsid sh -c 'sh -c \"echo \\$\\$ > escaped; sleep 1000 & sleep 1000\" &' & \
+    while ! [ -s escaped ]; do :; done; ";
 
 fn bars(kind: Option<Kind>, folder: &Path) -> Bars {
     let grants = vec![format!("{}:rw", folder.display())];

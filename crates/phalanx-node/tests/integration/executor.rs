@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn start(member: Member, policy: Policy) -> Executor {
-    let options = Options { policy, ..options() };
+    let lasting = vec!["sleep".into(), "1000".into()]; // one that ends at once may end before it is told what to do
+    let options = Options { policy, command: lasting, ..options() };
     Executor::start("127.0.0.1:0", member, options, phalanx_node::log::Log::nowhere()).unwrap()
 }
 
