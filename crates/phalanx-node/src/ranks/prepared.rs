@@ -18,6 +18,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+/// What came of starting a process.
+pub type Started = io::Result<(Child, Pipes)>;
+
 /// A process that can be started.
 #[derive(Debug)]
 pub struct Prepared {
@@ -69,7 +72,7 @@ impl Prepared {
     pub fn start(
         prepared: impl ExactSizeIterator<Item = io::Result<Prepared>>,
         bars: Option<&Bars>,
-    ) -> (Option<Arc<Keeper>>, Vec<io::Result<(Child, Pipes)>>) {
+    ) -> (Option<Arc<Keeper>>, Vec<Started>) {
         let count = prepared.len();
         let prepared: Vec<Prepared> = match prepared.collect() {
             Ok(prepared) => prepared,
