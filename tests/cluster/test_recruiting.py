@@ -85,7 +85,8 @@ def test_what_a_contract_releases_serves_others(grid: Grid) -> None:
     service = len(left.host.pids())
 
     def interpreters(number: int) -> None:
-        until(lambda: len(left.host.pids()) == service + number, timeout=PATIENCE, what=f"{number} interpreters")
+        both = service + 2 * number  # each has a keeper
+        until(lambda: len(left.host.pids()) == both, timeout=PATIENCE, what=f"{number} interpreters")
 
     first = grid.farm([left], throughput=8, seconds=0.03, slow=20, count=500)
     interpreters(2)  # 0.3 s a task, 8 a second
