@@ -6,7 +6,7 @@ use super::prepared::Prepared;
 use super::shared::Shared;
 use super::streams::Stream;
 use crate::cage::Bars;
-use crate::keeper::Keeper;
+use crate::keeper::{Ended, Keeper};
 use phalanx_core::wire::machines::{Exit, Kind, Part, Program, Source};
 use phalanx_core::wire::ranks::{FromRank, Seat};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -238,16 +238,12 @@ impl<F: FnMut(Event)> Watch<F> {
     /// Notes which processes have ended, as their keeper says.
     fn hear_keeper(&mut self) {
         let Some(keeper) = self.keeper.clone() else { return };
+        let mut note = |ended: Option<&Ended>| self.children.iter_mut().for_each(|child| child.note_end(ended));
         loop {
-            let news = keeper.news();
-            let ended = match &news {
+            match keeper.news() {
+                Ok(Some(ended)) => note(Some(&ended)),
                 Ok(None) => return,
-                Ok(ended) => ended.as_ref(),
-                Err(_) => None,
-            };
-            self.children.iter_mut().for_each(|child| child.note_end(ended));
-            if news.is_err() {
-                return;
+                Err(_) => return note(None),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Finds the member that leads a replicated space.
 
 use super::connect::Connect;
-use super::seeking::Seeking;
+use super::seeking::{Answer, Seeking};
 use super::{Client, ClientError, Place, SpaceAddress};
 use phalanx_core::error::SpaceError;
 use phalanx_core::space::{Options, Replica};
@@ -30,41 +30,75 @@ fn find(
     known.extend(connect.members.iter().filter(|place| **place != address.place).cloned());
     let mut seeking = Seeking::new(&address.name, connect);
     loop {
-        let (mut left, mut asked) = (known.clone(), Vec::new());
-        left.reverse();
-        let mut last = None;
-        let mut is_known = is_certain;
+        let mut round = Round::new(&known, is_certain);
         loop {
-            while let Some(place) = left.pop() {
-                if !asked.contains(&place) && asked.len() < MOST_ASKED {
-                    asked.push(place.clone());
-                    seeking.ask(place);
-                    break;
+            round.ask_next(&mut seeking, known.len() == 1);
+            match seeking.next(if round.needs_all() { AT_LAST } else { SLOW }) {
+                Some(answer) => {
+                    if let Some(outcome) = round.take(answer, &known) {
+                        return outcome;
+                    }
                 }
-            }
-            let needs_all = left.is_empty() && !is_known;
-            match seeking.next(if needs_all { AT_LAST } else { SLOW }) {
-                None if left.is_empty() => break,
+                None if round.left.is_empty() => break,
                 None => {}
-                Some(Err(ClientError::Space(SpaceError::Elsewhere { leader }))) => {
-                    is_known = true;
-                    // The last address may be that of a lost leader. It stays last, even if others still name it.
-                    let named = leader.and_then(|leader| leader.parse().ok());
-                    left.extend(named.filter(|named| known.len() == 1 || known.last() != Some(named)));
-                }
-                // This is one of several members; another one may know the space.
-                Some(Err(error @ (ClientError::Unreachable(_) | ClientError::Ended { .. }))) => last = Some(error),
-                Some(Err(error @ ClientError::Unexpected(_))) if known.len() > 1 => last = Some(error),
-                Some(Err(error @ ClientError::Space(SpaceError::NoSpace(_)))) => last = Some(error),
-                Some(other) => return other,
             }
         }
-        match last {
-            Some(error) if !is_known => return Err(error),
+        match round.last {
+            Some(error) if !round.is_known => return Err(error),
             Some(error @ ClientError::Unexpected(_)) if Instant::now() >= until => return Err(error),
             _ if Instant::now() < until => thread::sleep(PAUSE),
-            last => return Err(nobody(&address.name, asked.len(), last)),
+            last => return Err(nobody(&address.name, round.asked.len(), last)),
         }
+    }
+}
+
+/// One round through the members.
+struct Round {
+    /// The members to ask, the next one last.
+    left: Vec<Place>,
+    asked: Vec<Place>,
+    /// The last error of a member.
+    last: Option<ClientError>,
+    /// Whether the space exists.
+    is_known: bool,
+}
+
+impl Round {
+    fn new(known: &[Place], is_known: bool) -> Round {
+        Round { left: known.iter().rev().cloned().collect(), asked: Vec::new(), last: None, is_known }
+    }
+
+    /// Asks the next member. One that is `alone` delays no other, so this thread asks it.
+    fn ask_next(&mut self, seeking: &mut Seeking, alone: bool) {
+        while let Some(place) = self.left.pop() {
+            if !self.asked.contains(&place) && self.asked.len() < MOST_ASKED {
+                self.asked.push(place.clone());
+                return if alone { seeking.ask_here(place) } else { seeking.ask(place) };
+            }
+        }
+    }
+
+    /// Whether only the answers of all members together tell that there is no such space.
+    fn needs_all(&self) -> bool {
+        self.left.is_empty() && !self.is_known
+    }
+
+    /// Takes the answer of one of the `known` members, or of one that they named. Returns the outcome of the search if it is over.
+    fn take(&mut self, answer: Answer, known: &[Place]) -> Option<Answer> {
+        match answer {
+            Err(ClientError::Space(SpaceError::Elsewhere { leader })) => {
+                self.is_known = true;
+                // The last address may be that of a lost leader. It stays last, even if others still name it.
+                let named = leader.and_then(|leader| leader.parse().ok());
+                self.left.extend(named.filter(|named| known.len() == 1 || known.last() != Some(named)));
+            }
+            // This is one of several members; another one may know the space.
+            Err(error @ (ClientError::Unreachable(_) | ClientError::Ended { .. })) => self.last = Some(error),
+            Err(error @ ClientError::Unexpected(_)) if known.len() > 1 => self.last = Some(error),
+            Err(error @ ClientError::Space(SpaceError::NoSpace(_))) => self.last = Some(error),
+            outcome => return Some(outcome),
+        }
+        None
     }
 }
 

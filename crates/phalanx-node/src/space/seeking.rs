@@ -27,19 +27,25 @@ impl Seeking {
         Seeking { name: name.to_owned(), connect: connect.clone(), open: Vec::new(), tell, answers }
     }
 
-    /// Asks a member, unless it has not answered yet to the last time.
+    /// Asks a member in a thread of its own, unless the member has not answered yet to the last time.
     pub fn ask(&mut self, place: Place) {
         if self.open.contains(&place) {
             return;
         }
         self.open.push(place.clone());
-        let (connect, tell, at) = (self.connect.clone(), self.tell.clone(), place.clone());
-        let address = SpaceAddress { place: place.clone(), name: self.name.clone() };
-        let ask = move || _ = tell.send((at, open(address, &connect)));
+        let (name, connect, tell, at) = (self.name.clone(), self.connect.clone(), self.tell.clone(), place.clone());
+        let ask = move || _ = tell.send((at.clone(), open(&at, &name, &connect)));
         if let Err(error) = thread::Builder::new().name("phalanx-seeking".into()).spawn(ask) {
             let error = ClientError::Unreachable(format!("{place}: no thread could be started: {error}"));
             let _ = self.tell.send((place, Err(error)));
         }
+    }
+
+    /// Asks a member, and waits for its answer, which is the next one.
+    pub fn ask_here(&mut self, place: Place) {
+        let answer = open(&place, &self.name, &self.connect);
+        self.open.push(place.clone());
+        let _ = self.tell.send((place, answer));
     }
 
     /// The next answer; `None` when there is none within `patience`, or nobody is asked.
@@ -57,6 +63,7 @@ impl Seeking {
     }
 }
 
-fn open(address: SpaceAddress, connect: &Connect) -> Answer {
+fn open(place: &Place, name: &str, connect: &Connect) -> Answer {
+    let address = SpaceAddress { place: place.clone(), name: name.to_owned() };
     Client::reach(address, connect)?.open(connect.create.clone())
 }
