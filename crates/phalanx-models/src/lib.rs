@@ -11,7 +11,7 @@ use std::fmt::{self, Debug, Write};
 use std::hash::Hasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What can happen, step by step.
+/// A system whose states follow from each other by actions.
 pub trait Model {
     /// A state of everything that the model is about.
     type State;
@@ -21,7 +21,7 @@ pub trait Model {
     /// The state in which everything begins.
     fn first(&self) -> Self::State;
 
-    /// All that can happen next.
+    /// The actions that are possible in a state.
     fn actions(&self, state: &Self::State) -> Vec<Self::Action>;
 
     /// The state after an action. It depends on nothing else. A panic breaks the property that there are none.
@@ -37,7 +37,7 @@ pub trait Model {
     fn notes(&self, state: &Self::State) -> Vec<&'static str>;
 }
 
-/// What was visited. Every visited state has the property.
+/// The counts of a search in which every visited state has the property.
 #[derive(Debug, Default)]
 pub struct Explored {
     /// Different states.
@@ -54,9 +54,9 @@ pub struct Explored {
 
 /// How a property is broken: the shortest path to a state that breaks it.
 pub struct Broken<A> {
-    /// What is wrong there.
+    /// How the last state of the path breaks the property.
     pub what: String,
-    /// What happened, from the first state on.
+    /// The actions from the first state to that one.
     pub path: Vec<A>,
 }
 

@@ -44,7 +44,7 @@ fn breaks(policy: &Policy, mark: Mark, level: Level) -> bool {
     })
 }
 
-/// What every server can offer, each with a policy that offers it.
+/// All offers that servers can make, each with a policy that makes it.
 fn offers(policies: &[Policy], reach: Reach) -> Vec<([LevelSet; 3], &Policy)> {
     let mut known = BTreeSet::new();
     let offer = |policy: &Policy| Mark::ALL.map(|mark| policy.offered(&place(reach, "user"), mark));

@@ -1,7 +1,7 @@
 //! The blocks of a link behind the handshake, with an attacker on the way who has every block and can alter, drop, repeat
 //! and reorder them in every order.
 //!
-//! The receiver is the real one. What it opens at safe and private is what was sent, in that order. No block below the
+//! The receiver is the real one. At safe and private it opens the blocks that were sent, in that order. No block below the
 //! base level of the link is taken. Where the base level is safe or private, no block is missing either, from the first one
 //! on.
 
@@ -20,7 +20,7 @@ const FORGED: &str = "an unprotected block is not the one that was sent";
 /// Deliveries after which the model stops.
 const MOST: usize = 5;
 
-/// What the attacker does to a block on its way.
+/// A change that the attacker makes to a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Whole,
@@ -45,7 +45,7 @@ struct Received {
     opener: Opener,
     /// Bytes that wait for more.
     kept: Vec<u8>,
-    /// What it has taken, in order.
+    /// The blocks that it has taken, in order.
     taken: Vec<(Level, Vec<u8>)>,
     refused: bool,
     note: Option<&'static str>,

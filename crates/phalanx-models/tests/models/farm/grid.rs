@@ -43,13 +43,13 @@ pub struct Visit {
 }
 
 impl Grid {
-    /// What can happen where nothing goes wrong and no time passes.
+    /// The events without failures in which no time passes.
     pub fn acts(&self) -> Vec<Act> {
         let recruit = (self.recruiting > 0).then_some(Act::Recruit);
         recruit.into_iter().chain(self.each(deeds)).collect()
     }
 
-    /// What can happen at each interpreter.
+    /// The events that are possible at each interpreter.
     pub fn each(&self, deeds: impl Fn(&Seat) -> Vec<Deed>) -> Vec<Act> {
         let at = |id: u32, seat| deeds(seat).into_iter().map(move |deed| Act::At(id, deed));
         self.seats.iter().flat_map(|(id, seat)| at(*id, seat)).collect()
@@ -170,7 +170,7 @@ impl Grid {
 }
 
 impl Visit {
-    /// The engine has just begun, and nobody is there yet.
+    /// A new engine without interpreters.
     pub fn first(farm: &Farm) -> Visit {
         let (interpreters, patience) = (farm.interpreters, Duration::from_secs(60));
         let mut engine = Engine::new(Config { interpreters, goal: None, silence: SILENCE, patience });

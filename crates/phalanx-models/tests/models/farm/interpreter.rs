@@ -122,7 +122,7 @@ impl Seat {
         }
     }
 
-    /// Its process ends. What it has said may still arrive.
+    /// Its process ends. Messages that it has sent may still arrive.
     pub fn die(&mut self) {
         self.down = true;
         self.inbox.clear();

@@ -38,7 +38,7 @@ pub struct Farm {
     pub faults: Faults,
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Debug, Clone, Copy)]
 pub enum Act {
     /// An interpreter that the engine wants is there.
@@ -49,7 +49,7 @@ pub enum Act {
     At(u32, Deed),
 }
 
-/// What happens at an interpreter.
+/// An event at an interpreter.
 #[derive(Debug, Clone, Copy)]
 pub enum Deed {
     /// It reads from its link.
@@ -60,7 +60,7 @@ pub enum Deed {
     AnswerAll,
     /// The manager reads from the link.
     Hear,
-    /// The manager sees that the link has ended. What it has not read is gone.
+    /// The manager sees that the link has ended. Messages that it has not read are lost.
     End,
     /// Its process ends.
     Die,
@@ -132,7 +132,7 @@ impl Model for Farm {
     }
 }
 
-/// What an interpreter and its link do where nothing goes wrong.
+/// The events of an interpreter and its link without failures.
 pub fn deeds(seat: &Seat) -> Vec<Deed> {
     let open = !seat.cut || seat.down;
     let possible = [

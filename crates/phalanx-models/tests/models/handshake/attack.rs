@@ -36,7 +36,7 @@ enum Way {
 
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// What says which kind of record it is, or of preamble.
+    /// The byte with the kind of the record or the preamble.
     Kind,
     /// The first byte behind the head, or behind the kind of a preamble.
     First,
@@ -53,7 +53,7 @@ impl Attack {
     }
 }
 
-/// What both ends have sent, cut into records.
+/// The bytes that both ends have sent, cut into records.
 #[derive(Debug, Clone, Default)]
 pub struct Records([Vec<Vec<u8>>; 2]);
 

@@ -46,10 +46,10 @@ pub struct Ends {
     offered: [LevelSet; 3],
 }
 
-/// What an end has after the handshake: the levels, and what it takes the connection to be for.
+/// The outcome of a handshake at one end: the levels, and the service that it takes the connection to be for.
 pub type Ready = (Levels, Preamble);
 
-/// What both ends have. `None`: the handshake has failed there.
+/// The outcomes at both ends. `None`: the handshake has failed there.
 pub struct Met {
     pub client: Option<Ready>,
     pub server: Option<Ready>,

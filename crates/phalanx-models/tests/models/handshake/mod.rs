@@ -21,12 +21,12 @@ const HARMLESS: &str = "both ends agree in spite of an attack";
 const REFUSED: &str = "neither end has completed the handshake";
 const HALF: &str = "one end alone has completed the handshake";
 
-/// What one connection comes to. An end that fails has nothing.
+/// The outcome of one connection. An end that fails has none.
 struct Handshake {
     ends: Ends,
     /// Attacks on one connection.
     attacks: usize,
-    /// What an earlier connection of the same ends has sent.
+    /// The records of an earlier connection of the same ends.
     earlier: Records,
 }
 

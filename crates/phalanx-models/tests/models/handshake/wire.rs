@@ -73,7 +73,7 @@ impl Wire {
     }
 }
 
-/// What an end has of the connection. It is gone when this is dropped.
+/// One end of the connection. Dropping it ends the connection.
 pub struct Pipe<'a> {
     wire: &'a Wire,
     side: Side,
