@@ -15,11 +15,17 @@ PHALANX = Path(sys.executable).with_name("phalanx")
 SUITE = Path(sys.prefix) / "mpi4py-tests"
 #: mpi4py, built from its sources with ``phalanx mpicc``: for the standard's binary interface (libmpi_abi.so).
 STANDARD = Path(sys.prefix) / "mpi4py-standard"
-#: What is not run, by a test's name, and why.
+#: What is not run at two ranks or more, by a test's name, and why.
 MISSING: dict[str, str] = {
     # At two ranks or more one begins Iagree before a Barrier and the others after it: collective operations of a
     # communicator in different orders, which the standard forbids (MPI 5.0, 6.12). Both sides wait for ever.
     "testIAgree": "an invalid program",
+}
+#: What is not run at all, by a test's name, and why.
+RACES: dict[str, str] = {
+    # It gives 101 tasks to a pool, ends it, and expects that the pool's thread has not begun the last one. On a busy
+    # machine that thread may begin just when one task is left (1 in 400 here); no message is involved.
+    "Pool.test_terminate": "a race of the test with itself",
 }
 
 
@@ -65,8 +71,8 @@ def chapter_options(chapter: str) -> list[str]:
 
 def run_suite(ranks: int, *options: str, launch: Sequence[str] = (), standard: bool = False) -> str:
     """Runs the chosen files and returns what they print; fails with it if a test does."""
-    invalid = MISSING if ranks > 1 else ()
-    missing = [word for name in [*invalid, *beyond_this_machine()] for word in ("-x", name)]
+    left_out = [*RACES, *(MISSING if ranks > 1 else ()), *beyond_this_machine()]
+    missing = [word for name in left_out for word in ("-x", name)]
     words = ["mpirun", "-n", str(ranks), *launch, "--no-prefix", python(), "main.py", *missing, *options]
     variables = os.environ | ({"PYTHONPATH": str(STANDARD)} if standard else {})
     done = subprocess.run([PHALANX, *words], cwd=SUITE, capture_output=True, text=True, timeout=600, env=variables)

@@ -6,8 +6,9 @@ import asyncio
 import gc
 import threading
 from collections import deque
-from concurrent.futures import CancelledError, as_completed
+from concurrent.futures import CancelledError, Future, as_completed
 from contextlib import suppress
+from typing import Any
 
 import phalanx as px
 import pytest
@@ -99,19 +100,34 @@ def test_a_future_is_told_when_its_time_is_over(space: px.Space) -> None:
     assert space.inp("never") == ("never",)
 
 
+class PongCallback:
+    """Puts the ping's number back as a pong. A test waits for its end: it fails if the space is closed meanwhile."""
+
+    def __init__(self, space: px.Space) -> None:
+        self._space = space
+        self.has_ended = threading.Event()
+
+    def __call__(self, done: Future[tuple[Any, ...]]) -> None:
+        self._space.out("pong", done.result()[1])
+        self.has_ended.set()
+
+
 def test_a_futures_callback_may_use_the_space(space: px.Space) -> None:
-    future = space.in_future("ping", int)
-    future.add_done_callback(lambda done: space.out("pong", done.result()[1] + 1))
+    future, callback = space.in_future("ping", int), PongCallback(space)
+    future.add_done_callback(callback)
     space.out("ping", 1)
-    assert space.in_("pong", int, timeout=30) == ("pong", 2)
+    assert space.in_("pong", int, timeout=30) == ("pong", 1)
+    assert callback.has_ended.wait(30)
 
 
-def test_a_callback_without_the_future_is_still_called(space: px.Space, eventually: Eventually) -> None:
-    space.in_future("ping", int).add_done_callback(lambda done: space.out("pong", done.result()[1]))
+def test_a_callback_without_the_future_is_still_called(space: px.Space) -> None:
+    callback = PongCallback(space)
+    space.in_future("ping", int).add_done_callback(callback)
     gc.collect()
     space.out("ping", 1)
-    assert eventually(lambda: space.inp("pong", int)) == ("pong", 1)
+    assert space.in_("pong", int, timeout=30) == ("pong", 1)
     assert space.inp("ping", int) is None
+    assert callback.has_ended.wait(30)
 
 
 def test_tasks_wait_for_each_other(space: px.Space) -> None:
