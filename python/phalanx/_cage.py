@@ -29,7 +29,7 @@ def settings(
     Parameters
     ----------
     kind
-        What is kept apart; None: files where the kernel can.
+        What is kept apart at least, or exactly for ``"none"`` and ``"limits"``; None: the most that the kernel can.
     identity
         The identity file of the executor; None: the one in :func:`home`.
     directory

@@ -28,8 +28,9 @@ Links: TypeAlias = Literal["keep", "follow", "skip"]
 Kept: TypeAlias = Literal["owner", "group", "numeric-ids", "xattrs", "acls", "hard-links"]
 #: How ranks on one machine exchange messages.
 Transport: TypeAlias = Literal["shared", "sockets"]
-#: What an executor keeps from the processes of its users: folders and environments only, or files as well.
-Cage: TypeAlias = Literal["none", "files"]
+#: What an executor keeps from the processes of its users, each with what is before it: environments and core dumps,
+#: system calls, files, and signals and unix sockets.
+Cage: TypeAlias = Literal["none", "limits", "files", "full"]
 #: What interpreters of other machines may do in the user's name: use the spaces that the program was given, or all.
 Delegate: TypeAlias = Literal["given", "spaces"]
 #: Where the lines go that tasks print.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -164,7 +165,7 @@ LEAVING = """
 """
 
 
-@pytest.mark.parametrize("options", [[], ["--cage", "none"]], ids=["caged", "not caged"])
+@pytest.mark.parametrize("options", [[], ["--cage", "none", "--accept", "ada"]], ids=["caged", "not caged"])
 @pytest.mark.parametrize("killed", ["manager", "executor"])
 def test_what_a_task_leaves_ends_with_a_killed(killed: str, options: list[str], tmp_path: Path) -> None:
     with Executors(tmp_path) as grid:
@@ -338,13 +339,45 @@ def test_ranks_of_a_program_share_memory(site: Site) -> None:
     assert site.run(source, 2) == ["8.0 32 8.0 of 1\n", "7.0 32 7.0 of 0\n"]
 
 
-def test_without_a_cage_a_task_has_the_rights_of_the_account(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["none", "limits"])
+def test_without_a_cage_for_files_a_task_has_the_rights_of_the_account(tmp_path: Path, kind: str) -> None:
     (tmp_path / "file").write_text("readable")
     with Executors(tmp_path) as grid:
-        address = grid.start("labpc", "--cage", "none")
-        assert grid.started[0].line("cage: ") == "cage: none: --cage none"
+        address = grid.start("labpc", "--cage", kind, "--accept", "ada")
+        assert grid.started[0].line("cage: ") == f"cage: {kind}: --cage {kind}"
         with px.Manager(address, identity=grid.identity, contract=px.ParDegree(1)) as manager:
             assert manager.submit(Path.read_text, tmp_path / "file").result(60) == "readable"
+            status = manager.submit(Path.read_text, Path("/proc/self/status")).result(60)
+            assert f"Seccomp:\t{2 if kind == 'limits' else 0}" in status
+
+
+@pytest.mark.parametrize("users", [[], ["ada", "bob"]])
+@pytest.mark.parametrize("kind", ["none", "limits"])
+def test_users_that_are_not_kept_apart_are_refused(tmp_path: Path, kind: str, users: list[str]) -> None:
+    with Executors(tmp_path) as grid:
+        options = [word for user in users for word in ("--accept", user)]
+        command = [PHALANX, "executor", "--identity", str(grid.issue("executor", "labpc")), "--cage", kind, *options]
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1
+    why = f"cannot keep its users apart (cage: {kind}: --cage {kind})"
+    assert why in refused.stderr
+    assert "--accept NAME" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_executors_say_how_they_keep_users_apart(site: Site, tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"labpc = {site.address}\nnobody = 127.0.0.1:1\n")
+    command = [PHALANX, "explain", str(hosts), "--ask", "--identity", str(site.grid.identity)]
+    told = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60)
+    assert told.returncode == 1, told.stderr  # one does not answer
+    lab, nobody = json.loads(told.stdout)["executors"]
+    assert (lab["machine"], lab["interpreters"]) == ("labpc", 4)
+    assert lab["cage"] == ("files" if lab["lacks"] else "full")
+    assert nobody["cage"] is None
+    assert "127.0.0.1:1" in nobody["why"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    assert all(word in shown for word in ("not kept apart", lab["cage"], "no answer"))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 # The order, low to high. Whoever adds a module gives it a place here. The root is lib.rs or __init__.py.
 MODULES = {
-    "phalanx-core": ["ids level error text", "wire", "event", "flow launch space spmd transfer", "root"],
+    "phalanx-core": ["cage ids level error text", "wire", "event", "flow launch space spmd transfer", "root"],
     "phalanx-net": [
         "address copy forks pages preamble private_folder sync",
         "body",
@@ -35,7 +35,7 @@ MODULES = {
         "confined dial dialler door journal keeper printing prints recruit rules",
         "interpreter quota space",
         "interpreter_link local remote",
-        "connect transfer",
+        "asked connect transfer",
         "ranks",
         "manager executor hub",
         "dashboard",
@@ -54,7 +54,7 @@ MODULES = {
         "bsp buffers grid policy",
         "tokens transfer weights",
         "files interpreter manager",
-        "space",
+        "asked space",
         "executor ranks",
         "root",
     ],

@@ -6,6 +6,7 @@
 
 #![deny(missing_docs)]
 
+pub mod cage;
 pub mod error;
 pub mod event;
 pub mod flow;

@@ -157,7 +157,8 @@ struct Started {
 }
 
 impl Executor {
-    /// Listens at `address` (`host:port`, port 0 for any) and serves from threads of its own.
+    /// Listens at `address` (`host:port`, port 0 for any) and serves from threads of its own. Whom it serves is the caller's to
+    /// check: [`Cage::check_users`] says whether it keeps them apart.
     pub fn start(address: &str, member: Member, options: Options, log: Log) -> io::Result<Executor> {
         #[cfg(target_os = "linux")]
         crate::cage::hide_memory()?;
@@ -287,8 +288,9 @@ impl Service {
         lock(&self.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };
         self.log.info(format!("serving {}", session.user));
-        let Options { capacity, python, .. } = self.options.clone();
-        tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx: VERSION.to_owned(), levels });
+        let Options { capacity, python, cage, .. } = self.options.clone();
+        let (phalanx, cage) = (VERSION.to_owned(), cage.report().clone());
+        tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx, levels, cage });
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| self.on_frame(&session, frame);
         reader.run(PAUSE, on_frame, |link| {

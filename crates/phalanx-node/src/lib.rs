@@ -4,6 +4,7 @@
 
 #![deny(missing_docs)]
 
+pub mod asked;
 pub mod cage;
 pub mod connect;
 pub mod delegated;

@@ -414,7 +414,7 @@ impl Host {
     fn read(&self, reader: Reader, session: &Session, offer: &Sender<Result<Offer, String>>) {
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| match decode(&frame.header) {
-            Ok(FromExecutor::Offer { capacity, python, phalanx, levels }) => {
+            Ok(FromExecutor::Offer { capacity, python, phalanx, levels, cage: _ }) => {
                 drop(offer.send(Ok(Offer { capacity, python, phalanx, levels })));
             }
             Ok(FromExecutor::Away { reason }) => drop(offer.send(Err(reason))),

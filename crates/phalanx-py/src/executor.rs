@@ -4,7 +4,7 @@ use crate::errors::{identity, raise};
 use crate::policy::Words;
 use crate::space::Serving;
 use phalanx_net::identity::{Member, Role};
-use phalanx_node::cage::{Cage, Kind, Settings};
+use phalanx_node::cage::{Cage, Settings};
 use phalanx_node::executor as node;
 use phalanx_node::log::{Log, Severity};
 use phalanx_node::transfer::Exports;
@@ -33,12 +33,7 @@ struct Caging {
 
 impl Caging {
     fn read(self) -> PyResult<Cage> {
-        let kind = match self.kind.as_deref() {
-            None => None,
-            Some("none") => Some(Kind::None),
-            Some("files") => Some(Kind::Files),
-            Some(word) => return Err(PyValueError::new_err(format!("{word:?} is no cage: write 'none' or 'files'"))),
-        };
+        let kind = self.kind.as_deref().map(str::parse).transpose().map_err(PyValueError::new_err::<String>)?;
         let Caging { python, private, home, grants, variables, .. } = self;
         Cage::new(Settings { kind, python, private, home, grants, variables })
             .map_err(|error| raise("PolicyError", error))
@@ -82,14 +77,18 @@ impl Executor {
         let policy = policy.read()?;
         let spaces = spaces.map(|serving| serving.read(policy.clone())).transpose()?;
         let exports = Exports::parse(&exports).map_err(|error| raise("TransferError", error))?;
-        let cage = cage.map(Caging::read).transpose()?.unwrap_or_default();
-        let described = cage.describe();
+        let cage = match cage {
+            Some(said) => said.read()?,
+            None => Cage::new(Settings::default()).map_err(|error| raise("PolicyError", error))?,
+        };
+        cage.check_users(&accepted).map_err(|error| raise("PolicyError", error))?;
+        let report = cage.report().to_string();
         let options = node::Options { capacity, accepted, command, python, policy, spaces, exports, environment, cage };
         let least: Severity = log_level.parse().map_err(PyValueError::new_err::<String>)?;
         let executor = node::Executor::start(address, member, options, Log::to_standard_error(least));
         let executor =
             executor.map_err(|error| raise("RecruitError", format!("cannot listen at {address}: {error}")))?;
-        Ok(Executor { executor, name, cage: described })
+        Ok(Executor { executor, name, cage: report })
     }
 
     /// Where it listens, as `host:port`.

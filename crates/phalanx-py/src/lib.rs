@@ -1,5 +1,6 @@
 //! `phalanx._native`: the engines and drivers as Python sees them. Conversions and errors, no logic.
 
+mod asked;
 mod bsp;
 mod buffers;
 mod errors;
@@ -58,6 +59,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grid::forget_member, module)?)?;
     module.add_function(wrap_pyfunction!(text::escape, module)?)?;
     module.add_function(wrap_pyfunction!(weights::bytes_if_alone, module)?)?;
+    module.add_function(wrap_pyfunction!(asked::ask_executors, module)?)?;
     module.add_function(wrap_pyfunction!(policy::explain, module)?)?;
     module.add_function(wrap_pyfunction!(policy::weaker, module)?)?;
     module.add_function(wrap_pyfunction!(space::decode_fields, module)?)?;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from phalanx import _native
 from phalanx._reach import known_members
-from phalanx.cli._grid_options import POLICY_HELP
+from phalanx.cli._grid_options import IDENTITY, POLICY_HELP
 from phalanx.errors import IdentityError
 from phalanx.grid import Grid
 from phalanx.security import read_policy
@@ -36,6 +37,20 @@ class Row(NamedTuple):
     proves: str | None = None
 
 
+class Executor(NamedTuple):
+    """What an executor says of itself; without a cage: why there is no answer.
+
+    ``lacks``: what the cage does not keep apart.
+    """
+
+    machine: str
+    interpreters: int | None = None
+    python: str | None = None
+    cage: str | None = None
+    lacks: Sequence[str] = ()
+    why: str | None = None
+
+
 @click.command()
 @click.argument("hosts", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
@@ -52,14 +67,22 @@ class Row(NamedTuple):
     show_default=True,
     help=f"The weakest level that executors accept; clear: they trust the network too; {AUTHENTICATED}",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-def explain(hosts: Path, policy: str, takes: str, as_json: bool) -> None:
+@click.option("--ask", is_flag=True, help="Also ask each executor, as this user, how it keeps its users apart.")
+@IDENTITY
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON array of links; with --ask an object of links and executors.",
+)
+def explain(hosts: Path, policy: str, takes: str, ask: bool, identity: Path | None, as_json: bool) -> None:
     """Show how each pair of machines would be protected, and why.
 
-    HOSTS is the file that names the executors and the trusted networks. The command connects to no machine. It assumes
-    that executors accept the level --takes and stronger ones; executors state their levels when a program connects.
+    HOSTS is the file that names the executors and the trusted networks. Without --ask the command connects to no
+    machine. It assumes that executors accept the level --takes and stronger ones; executors state their levels when a
+    program connects.
     """
-    grid = Grid(hosts, policy=read_policy(policy))
+    grid = Grid(hosts, identity=identity, policy=read_policy(policy))
     called = {address: name for name, address in grid.machines.items() if not address.startswith(f"{name}:")}
     found = [Row(*row) for row in _native.explain(grid.reach.words(), grid.reach.addresses, takes)]
     proven = _met() | grid.certificates
@@ -69,12 +92,26 @@ def explain(hosts: Path, policy: str, takes: str, as_json: bool) -> None:
         return row._replace(one=one, other=other, proves=proven.get(row.other))
 
     rows = [named(row) for row in found]
+    executors = _ask(grid) if ask else []
     if as_json:
-        click.echo(json.dumps([row._asdict() for row in rows], indent=2))
+        links = [row._asdict() for row in rows]
+        told = {"links": links, "executors": [executor._asdict() for executor in executors]} if ask else links
+        click.echo(json.dumps(told, indent=2))
     else:
         _print(rows)
-    if any(row.level is None for row in rows):
+        _print_executors(executors)
+    if any(row.level is None for row in rows) or any(executor.cage is None for executor in executors):
         raise click.exceptions.Exit(1)
+
+
+def _ask(grid: Grid) -> list[Executor]:
+    """What the executors of a grid say."""
+    addresses = list(grid.machines.values())
+    answers = _native.ask_executors(addresses, grid.reach.dialler())
+    return [
+        Executor(machine, why=answer) if isinstance(answer, str) else Executor(machine, *answer[1:])
+        for machine, answer in zip(grid.machines, answers, strict=True)
+    ]
 
 
 def _met() -> dict[str, str]:
@@ -106,6 +143,21 @@ def _print(rows: list[Row]) -> None:
     if any(row.level == "authenticated" for row in rows):
         console.print(AUTHENTICATED, highlight=False)
     console.print("Control links, which ask executors for interpreters, are always private.")
+
+
+def _print_executors(executors: list[Executor]) -> None:
+    if not executors:
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
+    table = Table("executor", "interpreters", "Python", "cage", "not kept apart")
+    for machine, interpreters, python, cage, lacks, why in executors:
+        if cage is None:
+            table.add_row(machine, "", "", "no answer", why)
+        else:
+            table.add_row(machine, str(interpreters), python, cage, "\n".join(lacks) or "nothing")
+    console.print(table, highlight=False)
 
 
 _WHAT = {"none": "not marked", "data": "marked data", "code": "marked code"}

@@ -2,6 +2,7 @@
 
 use super::Shape;
 use super::machines::Kind;
+use crate::cage::Report as CageReport;
 use crate::ids::{FiringId, ProgramId};
 use crate::level::{LevelSet, Levels, Mark};
 use serde::{Deserialize, Serialize};
@@ -126,8 +127,9 @@ pub enum ToExecutor {
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum FromExecutor {
     /// First message: the number of interpreters that this machine offers. `python` is a version like `3.11`: code
-    /// travels between equal versions only. `levels`: the levels that a data link may have, for each mark.
-    Offer { capacity: u32, python: String, phalanx: String, levels: [LevelSet; 3] },
+    /// travels between equal versions only. `levels`: the levels that a data link may have, for each mark. `cage`: how
+    /// far this machine keeps its users apart.
+    Offer { capacity: u32, python: String, phalanx: String, levels: [LevelSet; 3], cage: CageReport },
     /// First message too: the user is not served, with the reason.
     Away { reason: String },
     /// The interpreter is started. To open its data link, connect again, show `token`, and expect the certificate in

@@ -94,17 +94,19 @@ pub fn signals() -> io::Result<Option<OwnedFd>> {
     Ok(made.map_err(failed)?.into())
 }
 
-/// Puts this process under the rules, with no core dumps, and without files that were left open for it by mistake. System calls
-/// only.
-pub fn enter(ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
+/// Forbids this process core dumps, and closes what was left open for its program by mistake. System calls only.
+pub fn shed() -> io::Result<()> {
     // SAFETY: descriptors are marked, none is closed.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    let Some(ruleset) = ruleset else { return Ok(()) };
+    Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
+}
+
+/// Takes all capabilities from this process, and all ways to gain rights. System calls only.
+pub fn gain_nothing() -> io::Result<()> {
     let none = CapabilitySet::empty();
     // Root without capabilities is an account that owns many files. With them it could read the kernel's memory.
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
-    restrict(ruleset)
+    Ok(set_no_new_privs(true)?)
 }
 
 /// Puts this process under the rules. System calls only.

@@ -4,7 +4,7 @@
 //! kernel has Landlock, they also open no file outside of the system's, Python's, their own folder and the folders that the
 //! machine's owner grants, they neither signal nor trace a process outside of their program, and they are refused the system
 //! calls that no task needs. All of this holds before
-//! the first instruction of their program, and for all processes that they start.
+//! the first instruction of their program, and for all processes that they start. A report says how much of this holds.
 //!
 //! Processes that a program starts on its own user's machine are not caged: they are the user's own.
 
@@ -20,25 +20,17 @@ pub use landlock::{hide_memory, is_bound, is_caged};
 
 pub use paths::Opened;
 
+use phalanx_core::cage::{Kind, Report};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-/// How much a cage keeps apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Folders, environments and core dumps only.
-    None,
-    /// Files, signals and tracing as well.
-    Files,
-}
-
 /// What the machine's owner says about the cage, and what the programs in it need.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The kind that the owner asked for. `None`: files where the kernel can.
+    /// The kind that the owner asked for. `None`: the most that the kernel can.
     pub kind: Option<Kind>,
     /// What a Python interpreter of this executor reads.
     pub python: Vec<PathBuf>,
@@ -57,8 +49,8 @@ pub struct Settings {
 pub struct Cage {
     /// `None`: files are not kept apart.
     paths: Option<Arc<Opened>>,
-    /// What is not kept apart, and why.
-    lacks: Vec<&'static str>,
+    /// How much is kept apart, and what is not.
+    report: Report,
     environment: Arc<Vec<(OsString, OsString)>>,
     /// The program that refuses system calls. `None`: none is refused.
     #[cfg(target_os = "linux")]
@@ -94,40 +86,50 @@ impl Cage {
     /// A grant is wrong, or the system cannot enforce the kind that the owner asks for.
     pub fn new(settings: Settings) -> Result<Cage, String> {
         let environment = Arc::new(environment::allowed(std::env::vars_os(), settings.variables.clone()));
-        let paths = Opened::new(&settings)?;
-        let (paths, mut lacks) = match (settings.kind, support()) {
-            (Some(Kind::None), _) => (None, vec!["--cage none"]),
-            (_, Ok(lacks)) => (Some(Arc::new(paths)), lacks),
-            (Some(Kind::Files), Err(why)) => return Err(format!("--cage files is not possible: {why}")),
-            (None, Err(why)) => (None, vec![why]),
+        let opened = Opened::new(&settings)?;
+        let (kind, mut lacks) = match (settings.kind, possible()) {
+            (Some(asked), (most, lacks)) if asked > most => {
+                return Err(format!("--cage {} is not possible: {}", asked.name(), lacks.join(", ")));
+            }
+            (Some(asked), _) if !asked.parts_users() => (asked, vec![format!("--cage {}", asked.name())]),
+            (_, possible) => possible,
         };
-        lacks.extend((!finds_descendants(paths.is_some())).then_some(UNLISTED));
-        #[cfg(target_os = "linux")]
-        let filter = paths.as_ref().and_then(|_| seccomp::program()).map(Arc::from);
-        #[cfg(target_os = "linux")]
-        lacks.extend((paths.is_some() && filter.is_none()).then_some(seccomp::UNFILTERED));
+        let paths = kind.parts_users().then(|| Arc::new(opened));
+        lacks.extend((!finds_descendants(paths.is_some())).then(|| UNLISTED.to_owned()));
         Ok(Cage {
             paths,
-            lacks,
+            report: Report { kind, lacks },
             environment,
             #[cfg(target_os = "linux")]
-            filter,
+            filter: if kind == Kind::None { None } else { seccomp::program().map(Arc::from) },
         })
     }
 
     /// The kind, and what it lacks on this system.
-    pub fn describe(&self) -> String {
-        match (&self.paths, &self.lacks[..]) {
-            (None, lacks) => format!("none: {}", lacks.join(", ")),
-            (Some(_), []) => "files".to_owned(),
-            (Some(_), lacks) => format!("files, but {}", lacks.join(", ")),
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Checks that the accepted users are kept apart from each other. Empty: all users of the grid.
+    ///
+    /// # Errors
+    ///
+    /// They are not, and are more than one.
+    pub fn check_users(&self, accepted: &[String]) -> Result<(), String> {
+        match self.report.kind.parts_users() || accepted.len() == 1 {
+            true => Ok(()),
+            false => Err(format!(
+                "this executor cannot keep its users apart (cage: {}), and would serve more than one: name the one that it \
+                 serves, with --accept NAME",
+                self.report
+            )),
         }
     }
 
     /// Whether the owner's processes on this machine can be told from those in the cage, which have the same account.
     pub fn tells_owner_apart(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return self.paths.is_none() || landlock::are_told_apart();
+        return self.report.kind == Kind::None || landlock::are_told_apart();
         #[cfg(not(target_os = "linux"))]
         return true;
     }
@@ -185,7 +187,11 @@ impl Bars {
     #[cfg(target_os = "linux")]
     pub fn enter(&self) -> io::Result<()> {
         use std::os::fd::AsFd;
-        landlock::enter(self.ruleset.as_ref().map(|ruleset| ruleset.as_fd()))?;
+        landlock::shed()?;
+        if self.ruleset.is_some() || self.filter.is_some() {
+            landlock::gain_nothing()?;
+        }
+        self.ruleset.as_ref().map_or(Ok(()), |ruleset| landlock::restrict(ruleset.as_fd()))?;
         self.filter.as_ref().map_or(Ok(()), |filter| seccomp::enter(filter))
     }
 
@@ -213,15 +219,23 @@ fn finds_descendants(_: bool) -> bool {
     false
 }
 
-/// What the kernel does not keep apart although it has Landlock. The error says why it has none.
+/// The most that this system keeps apart, and what it does not.
 #[cfg(target_os = "linux")]
-fn support() -> Result<Vec<&'static str>, &'static str> {
-    landlock::support()
+fn possible() -> (Kind, Vec<String>) {
+    let unfiltered = seccomp::program().is_none().then_some(seccomp::UNFILTERED);
+    let (kind, mut lacks) = match landlock::support() {
+        Ok(lacks) if lacks.is_empty() && unfiltered.is_none() => (Kind::Full, lacks),
+        Ok(lacks) => (Kind::Files, lacks),
+        Err(why) if unfiltered.is_none() => (Kind::Limits, vec![why]),
+        Err(why) => (Kind::None, vec![why]),
+    };
+    lacks.extend(unfiltered);
+    (kind, lacks.into_iter().map(str::to_owned).collect())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn support() -> Result<Vec<&'static str>, &'static str> {
-    Err("only Linux has Landlock")
+fn possible() -> (Kind, Vec<String>) {
+    (Kind::None, vec!["only Linux has Landlock".to_owned()])
 }
 
 #[cfg(all(test, target_os = "linux"))]

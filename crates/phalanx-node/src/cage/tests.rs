@@ -18,7 +18,7 @@ fn says(settings: Settings, script: &str, folder: &Path) -> Result<String, Box<d
 
 /// Whether this kernel can cage. Where it cannot, which is told, there is nothing to test.
 fn can_cage() -> bool {
-    support().inspect_err(|why| eprintln!("not tested: {why}")).is_ok()
+    landlock::support().inspect_err(|why| eprintln!("not tested: {why}")).is_ok()
 }
 
 #[test]
@@ -63,10 +63,17 @@ fn without_files_a_process_still_has_a_folder_an_environment_and_no_core_dumps()
 
 #[test]
 fn the_kind_is_said_and_a_wrong_grant_is_refused() {
-    let files = Cage::new(Settings::default()).unwrap();
-    let none = Cage::new(Settings { kind: Some(Kind::None), ..Settings::default() }).unwrap();
-    assert!(files.describe().starts_with(if can_cage() { "files" } else { "none" }), "{}", files.describe());
-    assert_eq!(none.describe(), "none: --cage none");
+    let report = |kind| Cage::new(Settings { kind, ..Settings::default() }).map(|cage| cage.report().clone());
+    let most = report(None).unwrap();
+    assert_eq!(most.kind.parts_users(), can_cage(), "{most}");
+    assert_eq!(report(Some(Kind::None)).unwrap().to_string(), "none: --cage none");
+    if can_cage() {
+        assert_eq!(report(Some(Kind::Files)).unwrap(), most);
+    }
+    match report(Some(Kind::Full)) {
+        Ok(full) => assert_eq!((full, most.lacks), (most.clone(), Vec::new())),
+        Err(why) => assert_eq!(why, format!("--cage full is not possible: {}", most.lacks.join(", "))),
+    }
     let wrong = Settings { grants: vec!["/there/is/no/such:ro".into()], ..Settings::default() };
     assert!(Cage::new(wrong).unwrap_err().contains("/there/is/no/such"));
 }
@@ -80,7 +87,11 @@ fn the_memory_of_a_process_with_keys_is_closed() {
 
 /// What each system call says to a process in the cage.
 fn refusals(calls: &[(libc::c_long, [libc::c_long; 3])]) -> Result<Vec<i32>, Box<dyn Error>> {
-    let bars = Cage::new(Settings::default())?.around(None)?;
+    refusals_in(Settings::default(), calls)
+}
+
+fn refusals_in(settings: Settings, calls: &[(libc::c_long, [libc::c_long; 3])]) -> Result<Vec<i32>, Box<dyn Error>> {
+    let bars = Cage::new(settings)?.around(None)?;
     let (answers, answer) = rustix::pipe::pipe()?;
     // SAFETY: the child only makes system calls, and ends.
     let child = unsafe { libc::fork() };
@@ -129,6 +140,24 @@ fn system_calls_that_no_task_needs_are_refused() {
         (libc::SYS_getpid, [0; 3]),
     ];
     assert_eq!(refusals(&allowed).unwrap(), [0; 3]);
+}
+
+#[test]
+fn limits_refuse_system_calls_and_rights_but_no_files() {
+    let limits = || Settings { kind: Some(Kind::Limits), ..Settings::default() };
+    if seccomp::program().is_none() {
+        assert!(Cage::new(limits()).unwrap_err().starts_with("--cage limits is not possible: "));
+        return;
+    }
+    assert_eq!(Cage::new(limits()).unwrap().report().to_string(), "limits: --cage limits");
+    let calls = [(libc::SYS_mount, [0; 3]), (libc::SYS_getpid, [0; 3])];
+    assert_eq!(refusals_in(limits(), &calls).unwrap(), [libc::EPERM, 0]);
+    let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(other.path().join("file"), "readable\n").unwrap();
+    let script = format!("cat {}/file; grep -h -e NoNewPrivs -e CapPrm /proc/self/status", other.path().display());
+    let said = says(limits(), &script, own.path()).unwrap();
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert_eq!(words, ["readable", "CapPrm:", "0000000000000000", "NoNewPrivs:", "1"]);
 }
 
 #[cfg(target_arch = "x86_64")]

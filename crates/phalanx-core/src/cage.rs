@@ -1,0 +1,91 @@
+//! How much an executor keeps apart what it runs for its users, as it tells them.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// How much is kept apart. Each kind includes those before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Kind {
+    /// Folders, environments and core dumps.
+    #[default]
+    None,
+    /// System calls that no task needs are refused, and nobody gains rights.
+    Limits,
+    /// Files outside of the grants cannot be opened, and other programs' processes not traced.
+    Files,
+    /// Other programs' processes cannot be signalled, and no unix socket outside of the program's folder reached.
+    Full,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [Kind::None, Kind::Limits, Kind::Files, Kind::Full];
+
+    /// The word that users write and read.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::None => "none",
+            Kind::Limits => "limits",
+            Kind::Files => "files",
+            Kind::Full => "full",
+        }
+    }
+
+    /// Whether users of one executor are kept apart from each other.
+    pub fn parts_users(self) -> bool {
+        self >= Kind::Files
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Kind, String> {
+        let found = Kind::ALL.into_iter().find(|kind| kind.name() == word);
+        found.ok_or_else(|| format!("{word:?} is no cage: write 'none', 'limits', 'files' or 'full'"))
+    }
+}
+
+/// What an executor says about its cage.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// How much is kept apart.
+    pub kind: Kind,
+    /// What is not, and why.
+    pub lacks: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.name())?;
+        match (self.kind.parts_users(), &self.lacks[..]) {
+            (_, []) => Ok(()),
+            (false, lacks) => write!(f, ": {}", lacks.join(", ")),
+            (true, lacks) => write!(f, ", but {}", lacks.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_ordered_and_have_words() {
+        assert!(Kind::ALL.is_sorted());
+        assert!(Kind::ALL.into_iter().all(|kind| kind.name().parse() == Ok(kind)));
+        assert!("much".parse::<Kind>().is_err_and(|error| error.contains("'limits'")));
+        assert_eq!(Kind::ALL.map(Kind::parts_users), [false, false, true, true]);
+    }
+
+    #[test]
+    fn a_report_says_what_is_lacking() {
+        let says = |kind, lacks: &[&str]| {
+            let lacks = lacks.iter().map(|&it| it.to_owned()).collect();
+            Report { kind, lacks }.to_string()
+        };
+        assert_eq!(says(Kind::Full, &[]), "full");
+        assert_eq!(says(Kind::Files, &["a", "b"]), "files, but a, b");
+        assert_eq!(says(Kind::None, &["--cage none"]), "none: --cage none");
+    }
+}
