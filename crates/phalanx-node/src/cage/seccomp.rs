@@ -116,6 +116,9 @@ fn filter() -> Option<Vec<sock_filter>> {
         (libc::SYS_clone, 0, BPF_JSET, NAMESPACES),
         (libc::SYS_unshare, 0, BPF_JSET, NAMESPACES | NEW_TIME),
         (libc::SYS_socket, 0, BPF_JEQ, libc::AF_VSOCK as u32),
+        // Processes of one account may set each other's limits, and priorities of all at once. A process itself is number 0.
+        (libc::SYS_prlimit64, 0, BPF_JSET, u32::MAX),
+        (libc::SYS_setpriority, 0, BPF_JEQ, libc::PRIO_USER as u32),
     ];
     conditions.extend(TERMINAL.map(|request| (libc::SYS_ioctl, 1, BPF_JEQ, request)));
     for (call, argument, comparison, value) in conditions {

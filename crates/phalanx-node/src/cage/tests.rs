@@ -130,16 +130,19 @@ fn system_calls_that_no_task_needs_are_refused() {
         (libc::SYS_clone, [flags(libc::CLONE_NEWUSER | libc::SIGCHLD), 0, 0]),
         (libc::SYS_socket, [flags(libc::AF_VSOCK), flags(libc::SOCK_STREAM), 0]),
         (libc::SYS_ioctl, [0, libc::TIOCSTI as libc::c_long, 0]),
+        (libc::SYS_prlimit64, [libc::c_long::from(std::process::id()), libc::RLIMIT_NOFILE as libc::c_long, 0]),
+        (libc::SYS_setpriority, [libc::PRIO_USER as libc::c_long, 0, 19]),
     ];
-    assert_eq!(refusals(&refused).unwrap(), [libc::EPERM; 9]);
+    assert_eq!(refusals(&refused).unwrap(), [libc::EPERM; 11]);
     let absent = [(libc::SYS_io_uring_setup, [0; 3]), (libc::SYS_clone3, [0; 3])];
     assert_eq!(refusals(&absent).unwrap(), [libc::ENOSYS; 2]);
     let allowed = [
         (libc::SYS_unshare, [flags(libc::CLONE_FILES), 0, 0]),
         (libc::SYS_socket, [flags(libc::AF_UNIX), flags(libc::SOCK_STREAM), 0]),
+        (libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as libc::c_long, 0]),
         (libc::SYS_getpid, [0; 3]),
     ];
-    assert_eq!(refusals(&allowed).unwrap(), [0; 3]);
+    assert_eq!(refusals(&allowed).unwrap(), [0; 4]);
 }
 
 #[test]
