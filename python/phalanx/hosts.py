@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -78,7 +80,8 @@ class Hosts:
     ------
     RecruitError
         The file cannot be read, has a line that is none of these, or names no machine. Or two lines give machines at
-        different addresses one name, or expect two members at one address.
+        different addresses one name, or expect two members at one address. Or it declares a network trusted, and every
+        account of this machine may write it.
 
     Examples
     --------
@@ -103,6 +106,8 @@ class Hosts:
         said = [(number, line) for number, line in enumerate(text.splitlines(), 1) if _said(line)]
         networks = [_TRUSTED.fullmatch(_said(line)) for _, line in said]
         self.trusted = [match["network"] for match in networks if match]
+        if self.trusted:
+            _refuse_if_all_may_write(self.path)
         lines = [one for one, match in zip(said, networks, strict=True) if not match]
         if not lines:
             raise RecruitError(f"the hosts file {self.path} names no machine; write a line for each: machine port")
@@ -163,6 +168,16 @@ class Hosts:
 
 #: Where the machines of a grid are named: a hosts file, its path, addresses with commas between them, or a list.
 Machines: TypeAlias = StrPath | Hosts | Iterable[str]
+
+
+def _refuse_if_all_may_write(path: Path) -> None:
+    """Raises RecruitError. Any account could declare a network trusted, so that links to it are not protected."""
+    found = path.stat()
+    if os.name == "posix" and stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IWOTH:
+        raise RecruitError(
+            f"the hosts file {path} declares a network trusted, and every account of this machine may write it; mend "
+            f"that with: chmod o-w {shlex.quote(os.fspath(path))}"
+        )
 
 
 def read_hosts(machines: Machines | None) -> Hosts | None:
