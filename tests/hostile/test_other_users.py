@@ -1,0 +1,104 @@
+"""A task of one grid user at an executor reads, ends and hinders nothing of another user's there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import cloudpickle
+import phalanx as px
+import pytest
+from api.executors import PHALANX, Executors
+from hostile import attacker
+from hostile.accounts import not_refused
+
+cloudpickle.register_pickle_by_value(attacker)  # executors do not have it
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+SECRET = "a result of ada's"
+
+
+class Site:
+    """An executor that ada and bob use."""
+
+    def __init__(self, grid: Executors, address: str) -> None:
+        self.grid, self.address = grid, address
+        self.identities = {"ada": grid.identity, "bob": grid.user("bob")}
+
+    def manager(self, user: str) -> px.Manager:
+        return px.Manager(self.address, identity=self.identities[user], contract=px.ParDegree(1))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Executors(tmp_path_factory.mktemp("users")) as grid:
+        address = grid.start("labpc", interpreters=4)
+        grid.need_cages()
+        yield Site(grid, address)
+
+
+def keep_result(secret: str) -> tuple[int, int, str]:
+    """A task with a file of its own. Returns its process, that of its keeper, and its folder."""
+    Path("result").write_text(secret)
+    return os.getpid(), os.getppid(), str(Path.cwd())
+
+
+def attack(processes: list[int], folder: str) -> dict[str, str]:
+    """What a task tries against processes, and a folder with a file `result`."""
+    found = attacker.on_all([folder, f"{folder}/result"], [], processes)
+    found |= attacker.outcomes("all", {"of the account": partial(os.setpriority, os.PRIO_USER, 0, 19)})
+    found |= attacker.outcomes("follow", {"a link": partial(follow, f"{folder}/result")})
+    # The numbers of open files and the use of processors are no secret of an account, and no cage hides or bounds them.
+    known = ("fd", "slow down", "pin")
+    return {name: came for name, came in found.items() if name.partition(" ")[2] not in known}
+
+
+def follow(path: str) -> str:
+    """Reads through a link in the task's own folder."""
+    Path("planted").symlink_to(path)
+    return Path("planted").read_text()
+
+
+def test_a_task_of_one_user_reaches_nothing_of_anothers(site: Site) -> None:
+    with site.manager("ada") as adas, site.manager("bob") as bobs:
+        process, keeper, folder = adas.submit(keep_result, SECRET).result(60)
+        executor = site.grid.started[0].pid
+        tried = bobs.submit(attack, [process, keeper, executor], folder).result(60)
+        assert not_refused(tried) == {}
+        assert len(tried) > 60
+        assert adas.submit(Path.read_text, Path(folder, "result")).result(60) == SECRET
+        assert adas.submit(os.getpid).result(60) == process
+    with site.manager("bob") as later:  # the executor serves as before
+        assert later.submit(len, SECRET).result(60) == len(SECRET)
+
+
+RANK = """
+import os, sys
+from pathlib import Path
+
+Path("result").write_text("of ada")
+print(os.getpid(), os.getppid(), Path.cwd(), flush=True)
+sys.stdin.read()
+print(Path("result").read_text())
+"""
+
+
+def test_a_task_of_one_user_reaches_no_rank_of_anothers(site: Site, tmp_path: Path) -> None:
+    """Ranks of one program share memory; tasks are outside of it."""
+    (tmp_path / "rank.py").write_text(RANK)
+    command = [PHALANX, "mpirun", "-n", "1", "--no-prefix", "--hosts", site.address]
+    command += ["--identity", str(site.identities["ada"]), str(tmp_path / "rank.py")]
+    with (
+        site.manager("bob") as bobs,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as ranks,
+    ):
+        assert ranks.stdin is not None
+        assert ranks.stdout is not None
+        process, keeper, folder = ranks.stdout.readline().split()
+        tried = bobs.submit(attack, [int(process), int(keeper)], folder).result(60)
+        assert not_refused(tried) == {}
+        assert ranks.communicate(timeout=60)[0] == "of ada\n"
+        assert ranks.returncode == 0
