@@ -46,6 +46,13 @@ pub struct Delegation {
     pub scope: Scope,
 }
 
+impl Delegation {
+    /// Whether its time is over.
+    pub fn has_ended(&self) -> bool {
+        self.until <= UnixTime::now().as_secs()
+    }
+}
+
 /// A process that acts for a user, as a peer knows it once everything that it has shown was checked.
 #[derive(Debug, Clone)]
 pub struct Acting {
