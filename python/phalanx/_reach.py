@@ -17,7 +17,7 @@ from phalanx import _native
 from phalanx.errors import IdentityError
 from phalanx.hosts import Hosts, Machines, read_hosts, with_port
 from phalanx.security import Rules, Words, listed, policy_words
-from phalanx.words import Policy, StrPath
+from phalanx.words import Policy, Service, StrPath
 
 #: The file, beside an identity, of the members that answered first at addresses without a name.
 KNOWN = "known_members"
@@ -84,10 +84,13 @@ class Reach(NamedTuple):
         known = self.hosts.trusted if self.hosts else ()
         return policy_words(self.policy, dict.fromkeys((*self.trusted, *known)))
 
-    def dialler(self) -> Dialler:
-        """The user's identity, and whom it expects. Raises IdentityError if there is none."""
+    def dialler(self, service: Service | None = None) -> Dialler:
+        """The user's identity, and whom it expects; or what the user has delegated to this process of the ``service``
+        that it is for. Raises IdentityError if there is none."""
         certificates, file = (self.hosts.certificates, self.hosts.path) if self.hosts else ({}, None)
-        return dialler(read_identity(self.identity, USER), self.identity, certificates, file)
+        if self.identity is None and service is not None and _native.acts_for(service):
+            return Dialler(None, dict(certificates), None, [])
+        return dialler(read_identity(self.identity, USER, service), self.identity, certificates, file)
 
     def options(self) -> dict[str, Any]:
         """The same as keyword arguments of functions that take all four."""
@@ -136,9 +139,9 @@ def dialler(text: str, identity: StrPath | None, certificates: Mapping[str, str]
 
 def dialler_if_any(identity: StrPath | None, certificates: Mapping[str, str]) -> Dialler | None:
     """The same, for spaces; None if the user named no identity file and has none."""
-    if identity is None and _native.acts_at() is not None and _native.acts_for("spaces"):
+    if identity is None and _native.acts_for("spaces"):
         return Dialler(None, dict(certificates), None, [])
-    text = read_identity(identity, USER) if identity else own_identity(USER)
+    text = read_identity(identity, USER, "spaces") if identity else own_identity(USER)
     return None if text is None else dialler(text, identity, certificates)
 
 
@@ -171,20 +174,31 @@ def read_private(file: Path, what: str, advice: str) -> str:
     return text
 
 
-def read_identity(path: StrPath | None, default: str) -> str:
-    """The text of an identity file. Without a path, it is the file ``default`` in :func:`home`."""
+def read_identity(path: StrPath | None, default: str, service: Service | None = None) -> str:
+    """The text of an identity file. Without a path, it is the file ``default`` in :func:`home`.
+
+    Raises IdentityError if there is none. ``service``: what it is for, if that can be delegated."""
     file = Path(path) if path is not None else home() / default
     advice = (
         "name yours with --identity or identity=, or put it there; whoever keeps the grid makes one with: phalanx "
         f"grid issue --role {default.removesuffix('.pem')} NAME, and a grid with: phalanx grid create"
     )
-    if (machine := _native.acts_at()) is not None:
-        advice = (
-            f"this process runs at {machine} for a user, whose key stays where the user's program runs; that program "
-            'can delegate the use of spaces to it, and nothing else: px.Manager(..., delegate="spaces")'
-        )
+    if default == USER and (machine := _native.acts_at()) is not None:
+        advice = _advice(machine, path, service)
     text = read_private(file, "identity", advice)
     _, name, ends_soon = _native.check_member(text, os.fspath(file))
     if ends_soon:
         warnings.warn(f"{file}: the certificate of {name} ends within 30 days; get a new one", stacklevel=2)
     return text
+
+
+def _advice(machine: str, path: StrPath | None, service: Service | None) -> str:
+    """What to do about a missing identity in a process that runs for a user at an executor."""
+    runs = f"this process runs at {machine} for a user, whose key stays where the user's program runs"
+    if service is None:
+        what = "managers and message passing programs need that key; spaces and copies can be delegated"
+        return f'{runs}; {what}: px.Manager(..., delegate="all")'
+    if path is not None and _native.acts_for(service):
+        return f"{runs}; {service} are delegated to this process: leave identity= out"
+    how = "give the program the space itself, or say" if service == "spaces" else "say"
+    return f'{runs}, and who delegated no {service} to it; {how} in that program: px.Manager(..., delegate="{service}")'

@@ -31,7 +31,7 @@ from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts
 from phalanx.security import Rules, leads_elsewhere
 from phalanx.skeletons import Program, Skeleton
-from phalanx.words import DELEGATES, Delegate, Policy, StrPath, check_word
+from phalanx.words import DELEGATES, Delegate, Policy, Service, StrPath, check_word
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -56,6 +56,13 @@ PATIENCE = 0.1
 SILENCE = 1.6
 #: Largest number of tasks that a collection's size is reported as.
 MOST_TASKS = 1 << 53
+#: The services that each word delegates as a whole.
+_SERVICES: dict[Delegate, tuple[Service, ...]] = {
+    "given": (),
+    "spaces": ("spaces",),
+    "copies": ("copies",),
+    "all": ("spaces", "copies"),
+}
 #: Maximum number of interpreters on this machine. A larger number is taken for a mistake of the user.
 MOST_LOCAL = 1024
 
@@ -116,7 +123,8 @@ class Manager(Executor):
     delegate
         What interpreters of other machines may do in the user's name, until the manager is closed. ``"given"``: use
         the spaces that the program was given, in closures or as arguments. ``"spaces"``: use the spaces of all servers
-        of the grid. ``None``: nothing.
+        of the grid. ``"copies"``: beside the spaces that were given, copy to and from all executors of the grid, and
+        use the files that they export, as the user may. ``"all"``: both, all spaces and copies. ``None``: nothing.
 
     Raises
     ------
@@ -189,10 +197,10 @@ class Manager(Executor):
             patience=patience,
             journal=journal,
             show=show,
-            gives=delegate == "given",
+            gives=delegate is not None,
         )
-        if addresses is not None and delegate == "spaces":
-            native.delegate("spaces", None)
+        for service in _SERVICES[delegate] if addresses is not None and delegate is not None else ():
+            native.delegate(service, None)
         self._native = native if prologue is None else cast("_native.Manager", Prologue(native, prologue))
         self._submissions = Submissions(self._native)
         # A manager that was garbage-collected still answers what was submitted, as the standard library's executors do.

@@ -31,8 +31,11 @@ Transport: TypeAlias = Literal["shared", "sockets"]
 #: What an executor keeps from the processes of its users, each with what is before it: environments and core dumps,
 #: system calls, files, and signals and unix sockets.
 Cage: TypeAlias = Literal["none", "limits", "files", "full"]
-#: What interpreters of other machines may do in the user's name: use the spaces that the program was given, or all.
-Delegate: TypeAlias = Literal["given", "spaces"]
+#: What interpreters of other machines may do in the user's name, beside using the spaces that the program was given:
+#: nothing, use all spaces, copy, or both.
+Delegate: TypeAlias = Literal["given", "spaces", "copies", "all"]
+#: What can be delegated to them.
+Service: TypeAlias = Literal["spaces", "copies"]
 #: Where the lines go that tasks print.
 OutputWord: TypeAlias = Literal["prefix", "plain", "off"]
 

@@ -1,8 +1,9 @@
-"""Tasks at one executor use spaces at another one: as their user, and only those that the user's program gave them."""
+"""Tasks at one executor use spaces at another one, and copy there: as their user, as far as the user's program says."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,15 @@ PATIENCE = 60
 
 
 class Site:
-    """Two executors: tasks run at ``labpc``, and ``board`` serves the spaces."""
+    """Two executors: tasks run at ``labpc``, and ``board`` serves the spaces. Each exports a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.grid = Executors(folder)
-        self.labpc = self.grid.start("labpc")
-        self.board = self.grid.start("board")
+        self.own, self.shared = folder / "own", folder / "shared"
+        self.own.mkdir()
+        self.shared.mkdir()
+        self.labpc = self.grid.start("labpc", "--export", f"{self.own}:rw")
+        self.board = self.grid.start("board", "--export", f"{self.shared}:rw")
         self.log = self.grid.started[1]
 
     def space(self, name: str) -> px.Space:
@@ -144,8 +148,72 @@ def test_all_spaces_can_be_delegated(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_wrong_word_is_an_error_at_once() -> None:
-    with pytest.raises(px.PhalanxError, match="'copies' is no delegate: write 'given', 'spaces'"):
-        px.Manager(delegate="copies")  # type: ignore[arg-type]
+    with pytest.raises(px.PhalanxError, match="'files' is no delegate: write 'given', 'spaces', 'copies', 'all'"):
+        px.Manager(delegate="files")  # type: ignore[arg-type]
+
+
+def test_copies_can_be_delegated(site: Site, tmp_path: Path) -> None:
+    board, shared = site.board, str(site.shared)
+    there = f"{board}:{shared}"
+
+    def work(number: int) -> tuple[str, list[str]]:
+        Path("made").write_text(str(number * number))
+        report = px.copy("made", f"{there}/made-{number}")
+        px.copy(f"{there}/made-{number}", "back")
+        return Path("back").read_text(), report.peers
+
+    def look() -> list[str]:
+        with px.Files(board) as files:
+            return sorted(entry.path for entry in files.entries(shared))
+
+    with site.manager(delegate="copies", journal=tmp_path / "journal") as manager:
+        assert list(manager.map(work, range(3))) == [(str(number * number), ["board"]) for number in range(3)]
+        assert manager.submit(look).result(PATIENCE) == ["made-0", "made-1", "made-2"]
+    assert (site.shared / "made-2").read_text() == "4"
+    what = "a process at labpc acts for ada, who delegated copies to it"
+    until(lambda: what in site.log.stderr(), timeout=PATIENCE, what="the log")
+    facts = [json.loads(line) for line in (tmp_path / "journal").read_text().splitlines()]
+    assert [fact["scope"] for fact in facts if fact["fact"] == "delegated"] == ["copies at *"]
+
+
+def test_a_delegation_of_one_service_is_none_of_the_other(site: Site) -> None:
+    board, address, place = site.board, f"{site.board}/never", f"{site.board}:{site.shared}/never"
+    for delegate in ("given", "spaces"):
+        with site.manager(delegate=delegate) as manager:
+            for task in (lambda: px.copy(__file__, place), lambda: px.Files(board)):
+                kind, text = caught(manager, task)
+                assert (kind, 'px.Manager(..., delegate="copies")' in text) == ("IdentityError", True), text
+    with site.manager(delegate="copies") as manager:
+        kind, text = caught(manager, lambda: px.Space(address))
+        assert (kind, 'px.Manager(..., delegate="spaces")' in text) == ("IdentityError", True), text
+        kind, text = caught(manager, lambda: px.Manager(board))
+        assert (kind, "managers and message passing programs need that key" in text) == ("IdentityError", True), text
+        kind, text = caught(manager, lambda: px.copy(__file__, place, identity="user.pem"))
+        assert (kind, "copies are delegated to this process: leave identity= out" in text) == ("IdentityError", True)
+    assert not (site.shared / "never").exists()
+
+
+def test_with_copies_the_spaces_that_were_given_arrive_working_too(site: Site) -> None:
+    with site.space("beside") as space, site.manager(delegate="copies") as manager:
+        manager.submit(lambda: space.out("from", "a task")).result(PATIENCE)
+        assert space.in_("from", str, timeout=PATIENCE) == ("from", "a task")
+
+
+def test_spaces_and_copies_are_delegated_together(site: Site) -> None:
+    address, start, end = f"{site.board}/all", f"{site.board}:{site.shared}/data", f"{site.labpc}:{site.own}/data"
+    (site.shared / "data").write_text("x" * 1000)
+
+    def work() -> int:
+        report = px.copy(start, end)  # from one executor to another
+        with px.Space(address) as space:
+            space.out("copied", report.bytes)
+        return report.files
+
+    with site.manager(delegate="all") as manager:
+        assert manager.submit(work).result(PATIENCE) == 1
+    with site.space("all") as space:
+        assert space.in_("copied", int, timeout=PATIENCE) == ("copied", 1000)
+    assert (site.own / "data").read_text() == "x" * 1000
 
 
 @pytest.mark.parametrize("revoked", ["eve", "labpc"])
@@ -178,6 +246,41 @@ def test_a_link_ends_when_the_user_or_the_executor_is_revoked(tmp_path: Path, re
             kind, _ = caught(manager, lambda: px.Space(space))
             assert kind == "SpaceError"
         assert f"{revoked} was revoked" in board.stderr()
+    finally:
+        for process in lab.started:
+            process.kill()
+
+
+@pytest.mark.parametrize("revoked", ["eve", "labpc"])
+def test_a_copy_ends_when_the_user_or_the_executor_is_revoked(tmp_path: Path, revoked: str) -> None:
+    lab = Lab(tmp_path)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    try:
+        labpc, address = lab.executor("labpc")
+        if "cage: files" not in labpc.line("cage: "):
+            pytest.skip("this kernel has no Landlock, and tasks count as the owner's processes")
+        board, served = lab.executor("board", "--export", f"{shared}:rw")
+        place = f"{served}:{shared}/data"
+
+        def copy() -> str:
+            Path("data").write_bytes(os.urandom(20 << 20))
+            try:
+                px.copy("data", place, limit="100kB/s", patience=1)
+            except px.TransferError as error:
+                return type(error).__name__
+            return ""
+
+        named = [f"labpc = {address}"]
+        with px.Grid(named, identity=lab.issue("user", "eve")).manager(
+            contract=px.ParDegree(1), delegate="copies"
+        ) as manager:
+            copying = manager.submit(copy)
+            until(lambda: "serving eve, who copies to" in board.stderr(), timeout=PATIENCE, what="the copy")
+            lab.revoke(revoked, lab.folder / "board")
+            assert copying.result(PATIENCE) == "TransferError"
+        assert f"{revoked} was revoked" in board.stderr()
+        assert not (shared / "data").exists()
     finally:
         for process in lab.started:
             process.kill()

@@ -109,10 +109,14 @@ pub fn member(service: Service) -> Result<Option<Member>, IdentityError> {
 
 /// What to do where a service was not delegated, for users.
 pub fn advice(machine: &str, service: Service) -> String {
+    let how = match service {
+        Service::Spaces => "give the program the space itself, or say",
+        Service::Copies => "say",
+    };
     let service = service.name();
     format!(
-        "this process runs at {machine} for a user, who delegated no {service} to it; give the program the space itself, or \
-         say in the user's program: px.Manager(..., delegate=\"{service}\")"
+        "this process runs at {machine} for a user, who delegated no {service} to it; {how} in the user's program: \
+         px.Manager(..., delegate=\"{service}\")"
     )
 }
 

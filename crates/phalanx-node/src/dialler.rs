@@ -1,10 +1,11 @@
 //! Whom a caller expects: the member that the user named for an address or, where only an address was typed, the one that answered
 //! there first.
 
+use crate::delegated;
 use crate::known_members::{KnownMember, KnownMembers, normal};
 use phalanx_net::address::Address;
 use phalanx_net::dial::Judge;
-use phalanx_net::identity::Member;
+use phalanx_net::identity::{IdentityError, Member, Service};
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -62,6 +63,12 @@ impl Dialler {
     /// The identity that this end shows.
     pub fn member(&self) -> &Member {
         &self.member
+    }
+
+    /// The same with the newest delegation, if this is a process that acts for a user with the service.
+    pub(crate) fn newest(&self, service: Service) -> Result<Dialler, IdentityError> {
+        let newest = if self.member.acts().is_some() { delegated::member(service)? } else { None };
+        Ok(Dialler { member: newest.unwrap_or_else(|| self.member.clone()), ..self.clone() })
     }
 
     /// The member that is expected at an address.

@@ -158,7 +158,8 @@ impl Peer {
 
     /// Does the handshake for a link of these levels with a member in this role. Returns the member's name too.
     pub fn shake_hands_as(&mut self, member: &Member, levels: Levels, role: Role) -> io::Result<(Shaken, String)> {
-        let (shaken, is, name, _) = self.shake(member, levels.exactly())?;
+        let (shaken, is, name, only) = self.shake(member, levels.exactly())?;
+        check_whole(&name, only)?;
         match is == role.name() {
             true => Ok((shaken, name)),
             false => Err(refused(format!("{name} is no {} but has the role {is}", role.name()))),
@@ -167,11 +168,12 @@ impl Peer {
 
     /// Does the handshake with a member in any role, which chooses among the levels offered. Returns its role and name.
     pub fn offer(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<(Shaken, Role, String)> {
-        let (shaken, role, name, _) = self.offer_to_delegates(member, offered)?;
+        let (shaken, role, name, only) = self.offer_to_delegates(member, offered)?;
+        check_whole(&name, only)?;
         Ok((shaken, role, name))
     }
 
-    /// The same, for a service that can be delegated. Returns also what a process may use of it that acts for a user: the names of
+    /// The same, for a service that can be delegated in part. Returns also what a process may use of it that acts for a user: the names of
     /// things, or `None` for everything.
     pub fn offer_to_delegates(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<Met> {
         let (shaken, role, name, only) = self.shake(member, offered)?;
@@ -206,7 +208,7 @@ impl Peer {
                 Ok((user, delegation.scope.at(service, &member.name)))
             }
             Some(service) => {
-                Err(refused(format!("{user} did not delegate the {} of {} to {executor}", service.name(), member.name)))
+                Err(refused(format!("{user} did not delegate {} to {executor}", service.at(&member.name))))
             }
             None => {
                 Err(refused(format!("a process at {executor} that acts for {user}: this needs the user's own key")))
@@ -222,7 +224,19 @@ impl Peer {
 
 /// The service that a connection is for, if it can be used in a user's name.
 fn service_of(preamble: Preamble) -> Option<Service> {
-    matches!(preamble, Preamble::Space { .. }).then_some(Service::Spaces)
+    match preamble {
+        Preamble::Space { .. } => Some(Service::Spaces),
+        Preamble::Transfer | Preamble::Stream { .. } | Preamble::Files => Some(Service::Copies),
+        _ => None,
+    }
+}
+
+/// Checks that a process may use all of a service, because the service does not tell parts of it from others.
+fn check_whole(user: &str, only: Option<BTreeSet<String>>) -> io::Result<()> {
+    match only {
+        None => Ok(()),
+        Some(_) => Err(refused(format!("{user} delegated a part of what is served here as a whole"))),
+    }
 }
 
 /// Checks that the user is on the list of accepted users. An empty list accepts every user of the grid.

@@ -7,7 +7,7 @@ use crate::transfer::keeps_of;
 use phalanx_core::wire::files::{About, Answer, Ask, Dated, Failure, Found, Kind, Why};
 use phalanx_core::wire::transfer::Filter;
 use phalanx_net::address::Address;
-use phalanx_net::identity::Role;
+use phalanx_net::identity::Service;
 use phalanx_net::sync::lock;
 use phalanx_node::transfer::files::{
     self, Counts, FilesError, GoesOn, How, Reach, Session, Side, Told, Verdict, Wanted,
@@ -55,7 +55,7 @@ impl Files {
                 let address: Address = address.parse().map_err(|error| raise("TransferError", error))?;
                 let level = level.map(str::parse).transpose().map_err(|error: String| raise("PolicyError", error))?;
                 let dialler = dialler.ok_or_else(|| raise("IdentityError", "executors need an identity"))?;
-                let to = Reach { address, dialler: dialler.read(Role::User)?, policy: policy.read()?, level };
+                let to = Reach { address, dialler: dialler.read_for(Service::Copies)?, policy: policy.read()?, level };
                 patiently(py, |go_on| Session::open(to, go_on))?
             }
         };

@@ -140,6 +140,15 @@ impl Dialler {
         Ok(self.with(member))
     }
 
+    /// The caller for a service that can be delegated: the user, or a process that acts for the user.
+    pub fn read_for(self, service: Service) -> PyResult<NodeDialler> {
+        if self.0.is_some() {
+            return self.read(Role::User);
+        }
+        let member = delegated::member(service).map_err(identity)?;
+        Ok(self.with(member.ok_or_else(|| nothing_delegated(service))?))
+    }
+
     /// The caller of a space, who may have any role or act for a user.
     pub fn read_any(self) -> PyResult<NodeDialler> {
         let member = match &self.0 {
@@ -147,13 +156,19 @@ impl Dialler {
             None => delegated::member(Service::Spaces),
         };
         let member = member.map_err(identity)?;
-        Ok(self.with(member.ok_or_else(|| raise("IdentityError", "nothing was delegated to this process"))?))
+        Ok(self.with(member.ok_or_else(|| nothing_delegated(Service::Spaces))?))
     }
 
     fn with(self, member: Member) -> NodeDialler {
         let Dialler(_, certificates, known, revoked) = self;
         NodeDialler::new(member.heeding(revoked), certificates, known)
     }
+}
+
+/// The error of a process that was to act for a user.
+fn nothing_delegated(service: Service) -> PyErr {
+    let machine = delegated::machine().unwrap_or_else(|| "an executor".to_owned());
+    raise("IdentityError", delegated::advice(&machine, service))
 }
 
 /// The name of the machine at whose executor this process runs for a user. None: it is the user's own process.

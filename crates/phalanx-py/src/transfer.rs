@@ -5,7 +5,7 @@ use crate::grid::Dialler;
 use crate::policy::Words;
 use phalanx_core::wire::transfer::{Direction, Filter, Keeps, Links, Share, Target};
 use phalanx_net::address::Address;
-use phalanx_net::identity::{Role, random_token};
+use phalanx_net::identity::{Service, random_token};
 use phalanx_node::transfer::{self as node, CopyError, Here, Job, Report};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -58,7 +58,7 @@ impl Order {
         };
         Ok(Job {
             address: to_address(&self.address)?,
-            dialler: self.dialler.read(Role::User)?,
+            dialler: self.dialler.read_for(Service::Copies)?,
             policy: self.policy.read()?,
             direction: if self.puts { Direction::Put } else { Direction::Get },
             here,

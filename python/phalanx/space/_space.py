@@ -960,7 +960,7 @@ def _again(
     ``given``: the mark of the space, and the names of its servers by address. A process that acts for the user has no
     identity file of the user, and expects the servers that the user's program has met.
     """
-    if _native.acts_at() is not None and _native.acts_for("spaces"):
+    if _native.acts_for("spaces"):
         options = {name: value for name, value in options.items() if name != "identity"}
         if given[1]:
             options["certificates"] = {**given[1], **options.get("certificates", {})}

@@ -200,6 +200,8 @@ def copy(
     those of a target have a file system together. All take shares at once: files, and ranges of large ones.
     ``streams`` and ``threads`` are then of each pair of machines.
 
+    A task at an executor copies as its user if the manager was told ``delegate="copies"`` or ``"all"``.
+
     What cannot be copied is in the report's ``failures``, and the rest goes on. Raises TransferError where nothing can
     be copied, or the copy was cut; PolicyError where the ends have no level in common; IdentityError; ValueError where
     ``patience`` is less than none.
@@ -331,7 +333,7 @@ def _begin(
     order = CopyOrder(
         address=access.address(match),
         source=access.address(how.source) if how.source else None,
-        dialler=access.reach.dialler(),
+        dialler=access.reach.dialler("copies"),
         policy=access.reach.words(),
         puts=puts,
         here=None if made_here is not None else here,

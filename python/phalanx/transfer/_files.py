@@ -64,7 +64,8 @@ class Files:
 
     ``host``: ``"lab:7400"``, or the name of a machine among ``hosts``. ``level``: of the link; by default as the policy
     says. Paths are absolute. Threads may share it. What is refused raises TransferError, whose ``errno`` says why
-    (ENOENT, EEXIST, EACCES, ...); PolicyError and IdentityError as for :func:`phalanx.copy`.
+    (ENOENT, EEXIST, EACCES, ...); PolicyError and IdentityError as for :func:`phalanx.copy`. A task at an
+    executor asks as its user if the manager was told ``delegate="copies"`` or ``"all"``.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Files:
         check_level(level)
         reach = Reach.of(hosts, identity, policy, trusted)
         self._name = reach.address(host)
-        self._native = _native.Files(self._name, dialler=reach.dialler(), policy=reach.words(), level=level)
+        self._native = _native.Files(self._name, dialler=reach.dialler("copies"), policy=reach.words(), level=level)
 
     @classmethod
     def here(cls) -> Files:

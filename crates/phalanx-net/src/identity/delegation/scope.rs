@@ -18,13 +18,27 @@ const ALL: &str = "*";
 pub enum Service {
     /// Tuple spaces.
     Spaces,
+    /// The files that executors export: copies, and questions about them.
+    Copies,
 }
 
 impl Service {
+    /// Every service that can be delegated.
+    const EVERY: [Service; 2] = [Service::Spaces, Service::Copies];
+
     /// The word that stands for the service in a delegation.
     pub fn name(self) -> &'static str {
         match self {
             Service::Spaces => "spaces",
+            Service::Copies => "copies",
+        }
+    }
+
+    /// The service at the member with this name, for people.
+    pub fn at(self, member: &str) -> String {
+        match self {
+            Service::Spaces => format!("the spaces of {member}"),
+            Service::Copies => format!("copies at {member}"),
         }
     }
 }
@@ -33,8 +47,8 @@ impl FromStr for Service {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Service, String> {
-        let known = [Service::Spaces].into_iter().find(|service| service.name() == word);
-        known.ok_or_else(|| format!("{word:?} is no service that can be delegated: write spaces"))
+        let known = Service::EVERY.into_iter().find(|service| service.name() == word);
+        known.ok_or_else(|| format!("{word:?} is no service that can be delegated: write spaces or copies"))
     }
 }
 
@@ -60,8 +74,11 @@ impl Scope {
     /// Allows more of a service. Returns whether that is new.
     ///
     /// # Errors
-    /// A name is none, or there are too many of them.
+    /// A name is none, or there are too many of them; or the service is one that is delegated as a whole.
     pub fn add(&mut self, service: Service, extent: Extent) -> Result<bool, IdentityError> {
+        if service == Service::Copies && extent != Extent::All {
+            return Err(wrong("copies are delegated as a whole"));
+        }
         let sum = match (self.0.get(&service), extent) {
             (Some(Extent::All), _) | (_, Extent::All) => Extent::All,
             (Some(Extent::Named(known)), Extent::Named(more)) => Extent::Named(known | &normal(more)?),

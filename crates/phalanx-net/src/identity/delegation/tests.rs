@@ -227,3 +227,21 @@ proptest! {
         prop_assert!(GRID.judge(&GRID.shown(changed)).is_err());
     }
 }
+
+#[test]
+fn copies_are_delegated_as_a_whole_and_apart_from_spaces() {
+    let mut copies = Scope::default();
+    assert!(copies.add(Service::Copies, Extent::All).expect("all"));
+    assert!(copies.allows(Service::Copies, "board") && !copies.allows(Service::Spaces, "board"));
+    let (spaces, both) = (scope(&["board/jobs"]), "spaces at board/jobs\ncopies at *\n");
+    assert!(!spaces.knows(Service::Copies));
+    copies.add(Service::Spaces, Extent::Named(BTreeSet::from(["board/jobs".to_owned()]))).expect("a name");
+    assert_eq!(copies.to_string(), both);
+    let named = Extent::Named(BTreeSet::from(["board/jobs".to_owned()]));
+    assert!(copies.add(Service::Copies, named).expect_err("a part").to_string().contains("as a whole"));
+    let whom = [&GRID.process.certificate[..], &GRID.labpc.own().certificate[..]];
+    let text = GRID.ada.delegate(whom, &copies, PROGRAM, HOUR).expect("a delegation");
+    assert_eq!(GRID.judge(&GRID.shown(&text)).expect("it holds").delegation.scope, copies);
+    let part = text.replace("copies at *", "copies at board/jobs");
+    assert!(GRID.judge(&GRID.shown(part)).expect_err("a part").contains("not whole"));
+}

@@ -36,7 +36,8 @@ impl Drop for Ending<'_> {
 
 /// One attempt of the copy, from the path `from` at the executor `source`.
 pub fn attempt(job: &Job, source: &Address, from: &Target, shared: &Shared) -> Result<Report, CopyError> {
-    let call = |address| Called::new(address, Caller::User(&job.dialler), |link| shared.add_link(link));
+    let dialler = job.caller()?;
+    let call = |address| Called::new(address, Caller::User(&dialler), |link| shared.add_link(link));
     let sends = call(source)?;
     let mut receives = sends.keep_waiting(|| call(&job.address))?;
     if receives.at.ip().is_loopback() && !sends.at.ip().is_loopback() {

@@ -110,7 +110,8 @@ fn copy(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
 
 fn attempt(job: &Job, shared: &Shared) -> Result<Report, CopyError> {
     let refused = |error: io::Error| CopyError::Refused(error.to_string());
-    let mut called = Called::new(&job.address, Caller::User(&job.dialler), |link| shared.add_link(link))?;
+    let dialler = job.caller()?;
+    let mut called = Called::new(&job.address, Caller::User(&dialler), |link| shared.add_link(link))?;
     let agreed = agree(&job.policy, job.level, called.at.ip(), called.levels);
     let (level, why) = agreed.map_err(|why| CopyError::Level(format!("{}: {why}", job.address)))?;
     let common = Arc::new(Common::new(called.link.clone(), true));

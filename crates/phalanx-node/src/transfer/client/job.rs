@@ -7,6 +7,7 @@ use crate::transfer::system::from_bytes;
 use phalanx_core::level::{Level, Policy};
 use phalanx_core::wire::transfer::{Compress, Direction, Filter, Request, Share, Target, Totals};
 use phalanx_net::address::Address;
+use phalanx_net::identity::Service;
 use phalanx_net::link::Link;
 use phalanx_net::sync::lock;
 use std::ffi::OsString;
@@ -86,6 +87,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// Who copies, as executors are called now: a process that acts for the user does so by the newest delegation.
+    pub(super) fn caller(&self) -> Result<Dialler, CopyError> {
+        self.dialler.newest(Service::Copies).map_err(|error| CopyError::Identity(error.to_string()))
+    }
+
     /// Whether older versions are ignored. `is_near`: both ends are on one machine.
     pub(super) fn whole_file(&self, is_near: bool) -> bool {
         self.whole_file.unwrap_or(is_near)
