@@ -37,6 +37,9 @@ class InterpreterSummary:
     spent: dict[str, tuple[int, float]]
     #: Why it was lost.
     cause: str | None
+    #: What it may use in the user's name, as ``"spaces at *"``, and until when, in seconds since 1970 as of
+    #: :func:`time.time`. The manager renews it in time. None: nothing.
+    delegated: tuple[str, int] | None = None
 
     @property
     def protection(self) -> float:

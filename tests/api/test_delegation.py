@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import phalanx as px
 import pytest
 from api.executors import Executors
 from api.test_revocation import Lab
+from click.testing import CliRunner
+from phalanx.cli import commands
 
 from laboratory.processes import until
 
@@ -214,6 +217,40 @@ def test_spaces_and_copies_are_delegated_together(site: Site) -> None:
     with site.space("all") as space:
         assert space.in_("copied", int, timeout=PATIENCE) == ("copied", 1000)
     assert (site.own / "data").read_text() == "x" * 1000
+
+
+def test_the_summary_says_what_each_interpreter_may_do_and_until_when(site: Site) -> None:
+    with site.space("told") as space, site.manager() as manager:
+        assert manager.submit(abs, -1).result(PATIENCE) == 1
+        assert [one.delegated for one in manager.summary().interpreters] == [None]
+        manager.submit(lambda: space.count()).result(PATIENCE)
+        [delegated] = [one.delegated for one in manager.summary().interpreters]
+        assert delegated is not None
+        assert delegated[0] == "spaces at board/told"
+        assert time.time() < delegated[1] <= time.time() + 3600
+    with site.manager(delegate="all") as manager:
+        assert manager.submit(abs, -1).result(PATIENCE) == 1
+        [delegated] = [one.delegated for one in manager.summary().interpreters]
+        assert delegated is not None
+        assert delegated[0] == "spaces at *, copies at *"
+
+
+@pytest.mark.parametrize(
+    ("delegate", "says"),
+    [
+        ("given", "the spaces that the program was given in the user's name. Each delegation is good for 60 minutes"),
+        ("copies", "the files that executors export"),
+        ("all", "all spaces, and the files that executors export"),
+        ("none", "nothing in the user's name"),
+    ],
+)
+def test_explain_shows_what_a_manager_delegates(tmp_path: Path, delegate: str, says: str) -> None:
+    hosts = tmp_path / "hosts.txt"
+    hosts.write_text("ws7 = 10.0.0.7:7300\n")
+    shown = CliRunner().invoke(commands, ["explain", str(hosts), "--delegate", delegate])
+    assert says in shown.output
+    facts = CliRunner().invoke(commands, ["explain", str(hosts), "--delegate", delegate, "--json"])
+    assert "in the user's name" not in facts.output
 
 
 @pytest.mark.parametrize("revoked", ["eve", "labpc"])

@@ -123,8 +123,8 @@ pub enum Fact {
     /// How an interpreter's link is protected, and what decided that. `weaker`: the user's explicit words lowered it
     /// below the default.
     Protected { interpreter: InterpreterId, levels: Levels, why: [String; 3], weaker: bool },
-    /// An interpreter may use these services in the user's name.
-    Delegated { interpreter: InterpreterId, scope: String },
+    /// An interpreter may use these services in the user's name, until a time in seconds since 1970.
+    Delegated { interpreter: InterpreterId, scope: String, until: u64 },
     /// Work was sent to an interpreter.
     Fired { interpreter: InterpreterId, run: RunId, instruction: u16, tasks: u32, bytes: u64 },
     /// An interpreter answered work.

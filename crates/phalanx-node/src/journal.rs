@@ -33,6 +33,8 @@ pub struct Summary {
     /// How the most recently checked computation keeps its contract on time.
     pub contract: Option<ContractSummary>,
     first_fired: Option<f64>,
+    /// What interpreters may use in the user's name. They are told so before they are ready.
+    delegated: BTreeMap<InterpreterId, (String, u64)>,
 }
 
 /// A contract on time: tasks per second, or seconds from the first task to the last result.
@@ -85,6 +87,8 @@ pub struct InterpreterSummary {
     pub weaker: bool,
     /// Why the interpreter was lost; `None`: it was not.
     pub cause: Option<String>,
+    /// What it may use in the user's name, and until when, in seconds since 1970. `None`: nothing.
+    pub delegated: Option<(String, u64)>,
 }
 
 /// Records facts. Keeps their totals, and writes the facts to a file if there is one.
@@ -177,6 +181,7 @@ impl Summary {
                     why: Default::default(),
                     weaker: false,
                     cause: None,
+                    delegated: self.delegated.get(interpreter).cloned(),
                 };
                 self.interpreters.insert(*interpreter, summary);
             }
@@ -225,7 +230,12 @@ impl Summary {
                 let (asked, reached, met, why) = (*asked, *reached, *met, why.clone());
                 self.contract = Some(ContractSummary { asked, reached, met, why });
             }
-            Fact::Wanted { .. } | Fact::RecruitFailed { .. } | Fact::Returned { .. } | Fact::Delegated { .. } => {}
+            Fact::Wanted { .. } | Fact::RecruitFailed { .. } | Fact::Returned { .. } => {}
+            Fact::Delegated { interpreter, scope, until } => {
+                let delegated = (scope.clone(), *until);
+                self.of(*interpreter, |it| it.delegated = Some(delegated.clone()));
+                self.delegated.insert(*interpreter, delegated);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use phalanx_node::delegated;
 use phalanx_node::dialler::Dialler as NodeDialler;
 use phalanx_node::given;
 use phalanx_node::known_members::{KnownError, KnownMember, KnownMembers};
+use phalanx_node::recruit::LASTS;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use std::collections::{BTreeSet, HashMap};
@@ -190,6 +191,12 @@ pub fn mark_given(spaces: BTreeSet<String>) -> String {
 pub fn acts_for(service: &str) -> PyResult<bool> {
     let service = service.parse().map_err(|error: String| raise("IdentityError", error))?;
     delegated::member(service).map(|member| member.is_some()).map_err(identity)
+}
+
+/// The seconds for which a delegation is good. It is renewed after a third of them.
+#[pyfunction]
+pub fn delegation_lasts() -> u64 {
+    LASTS.as_secs()
 }
 
 /// The members in a file of known members, as name, fingerprint of the grid, and address.

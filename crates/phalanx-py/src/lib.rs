@@ -54,6 +54,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grid::check_member, module)?)?;
     module.add_function(wrap_pyfunction!(grid::acts_at, module)?)?;
     module.add_function(wrap_pyfunction!(grid::acts_for, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::delegation_lasts, module)?)?;
     module.add_function(wrap_pyfunction!(grid::mark_given, module)?)?;
     module.add_function(wrap_pyfunction!(grid::known_members, module)?)?;
     module.add_function(wrap_pyfunction!(grid::forget_member, module)?)?;

@@ -231,6 +231,7 @@ impl Manager {
             }
             entry.set_item("spent", spent)?;
             entry.set_item("cause", &it.cause)?;
+            entry.set_item("delegated", &it.delegated)?;
             interpreters.append(entry)?;
         }
         let all = PyDict::new(py);

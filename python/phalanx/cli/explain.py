@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import click
 from rich.console import Console
@@ -18,7 +18,7 @@ from phalanx.cli._grid_options import IDENTITY, POLICY_HELP
 from phalanx.errors import IdentityError
 from phalanx.grid import Grid
 from phalanx.security import read_policy
-from phalanx.words import AUTHENTICATED, LEVELS
+from phalanx.words import AUTHENTICATED, DELEGATES, LEVELS, Delegate
 
 
 class Row(NamedTuple):
@@ -67,6 +67,13 @@ class Executor(NamedTuple):
     show_default=True,
     help=f"The weakest level that executors accept; clear: they trust the network too; {AUTHENTICATED}",
 )
+@click.option(
+    "--delegate",
+    type=click.Choice((*DELEGATES, "none")),
+    default="given",
+    show_default=True,
+    help="What the program's manager delegates to interpreters, as in px.Manager(delegate=...)",
+)
 @click.option("--ask", is_flag=True, help="Also ask each executor, as this user, how it keeps its users apart.")
 @IDENTITY
 @click.option(
@@ -75,8 +82,16 @@ class Executor(NamedTuple):
     is_flag=True,
     help="Print one JSON array of links; with --ask an object of links and executors.",
 )
-def explain(hosts: Path, policy: str, takes: str, ask: bool, identity: Path | None, as_json: bool) -> None:
-    """Show how each pair of machines would be protected, and why.
+def explain(
+    hosts: Path,
+    policy: str,
+    takes: str,
+    delegate: Delegate | Literal["none"],
+    ask: bool,
+    identity: Path | None,
+    as_json: bool,
+) -> None:
+    """Show how each pair of machines would be protected, and what their interpreters may do in the user's name.
 
     HOSTS is the file that names the executors and the trusted networks. Without --ask the command connects to no
     machine. It assumes that executors accept the level --takes and stronger ones; executors state their levels when a
@@ -99,6 +114,7 @@ def explain(hosts: Path, policy: str, takes: str, ask: bool, identity: Path | No
         click.echo(json.dumps(told, indent=2))
     else:
         _print(rows)
+        click.echo(_delegated(delegate))
         _print_executors(executors)
     if any(row.level is None for row in rows) or any(executor.cage is None for executor in executors):
         raise click.exceptions.Exit(1)
@@ -120,6 +136,26 @@ def _met() -> dict[str, str]:
         return {address: name for name, _, address in _native.known_members(known_members(None))}
     except IdentityError:  # the command explains levels also to a user without a folder for identities
         return {}
+
+
+def _delegated(delegate: Delegate | Literal["none"]) -> str:
+    """What interpreters at the machines may do in the user's name, and until when."""
+    if delegate == "none":
+        return "Interpreters may do nothing in the user's name."
+    minutes = _native.delegation_lasts() // 60
+    return (
+        f"Interpreters may use {_SCOPES[delegate]} in the user's name. Each delegation is good for {minutes} minutes, "
+        f"and is renewed every {minutes // 3} minutes until the manager is closed."
+    )
+
+
+_GIVEN, _FILES = "the spaces that the program was given", "the files that executors export (px.copy, px.sync, px.Files)"
+_SCOPES: dict[Delegate, str] = {
+    "given": _GIVEN,
+    "spaces": "all spaces",
+    "copies": f"{_GIVEN}, and {_FILES}",
+    "all": f"all spaces, and {_FILES}",
+}
 
 
 def _print(rows: list[Row]) -> None:

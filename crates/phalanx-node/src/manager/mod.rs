@@ -22,7 +22,7 @@ use phalanx_core::ids::{InterpreterId, ProgramId, RunId};
 use phalanx_core::level::Agreed;
 use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Extent, IdentityError, Scope, Service};
+use phalanx_net::identity::{Delegation, Extent, IdentityError, Scope, Service};
 use phalanx_net::sync::lock;
 use seat::Seat;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -371,11 +371,12 @@ impl Core {
             return Ok(());
         }
         let Some(text) = lock(&seat.hold).delegate(&scope)? else { return Ok(()) };
+        let until = Delegation::end_of(&text).unwrap_or_default();
         let message = ToInterpreter::Delegation;
         seat.link.queue(message.mark(), encode(&message, text.len() as u64), vec![text.into()]);
         seat.link.flush();
         let scope = scope.to_string().trim_end().replace('\n', ", ");
-        self.journal.record(&Fact::Delegated { interpreter: seat.id, scope });
+        self.journal.record(&Fact::Delegated { interpreter: seat.id, scope, until });
         Ok(())
     }
 

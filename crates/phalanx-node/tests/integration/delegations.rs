@@ -205,5 +205,5 @@ fn nothing_is_copied_when_the_delegation_has_ended() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(lab.copy(process).is_err());
-    assert!(lab.hear("refused").contains("the delegation has ended"));
+    assert!(lab.hear("refused").contains("DelegationEnded"), "the handshake ends with it");
 }

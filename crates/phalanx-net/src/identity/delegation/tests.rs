@@ -71,6 +71,7 @@ fn a_process_acts_for_its_user_at_its_executor_for_what_the_user_named() {
     let acting = GRID.judge(&GRID.shown(GRID.text(HOUR))).expect("it holds");
     assert_eq!((acting.user.as_str(), acting.executor.as_str()), ("ada", "labpc"));
     assert_eq!(acting.delegation.program, PROGRAM);
+    assert_eq!(Delegation::end_of(&GRID.text(HOUR)).map(|end| end >= acting.delegation.until), Some(true));
     let scope = &acting.delegation.scope;
     assert!(scope.allows(Service::Spaces, "Board") && !scope.allows(Service::Spaces, "other"));
     assert_eq!(scope.at(Service::Spaces, "board"), Some(BTreeSet::from(["jobs".to_owned()])));

@@ -26,6 +26,11 @@ impl Delegation {
         }
     }
 
+    /// The end of the delegation with this text, which is not checked, in seconds since 1970.
+    pub fn end_of(text: &str) -> Option<u64> {
+        text.lines().find_map(|line| line.strip_prefix("until ")?.parse().ok())
+    }
+
     fn read(signed: &str) -> Option<Delegation> {
         let mut lines = signed.lines();
         lines.next()?.strip_prefix(TITLE)?;
