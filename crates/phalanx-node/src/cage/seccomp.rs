@@ -118,7 +118,7 @@ fn filter() -> Option<Vec<sock_filter>> {
         (libc::SYS_socket, 0, BPF_JEQ, libc::AF_VSOCK as u32),
         // Processes of one account may set each other's limits, and priorities of all at once. A process itself is number 0.
         (libc::SYS_prlimit64, 0, BPF_JSET, u32::MAX),
-        (libc::SYS_setpriority, 0, BPF_JEQ, libc::PRIO_USER as u32),
+        (libc::SYS_setpriority, 0, BPF_JEQ, libc::PRIO_USER),
     ];
     conditions.extend(TERMINAL.map(|request| (libc::SYS_ioctl, 1, BPF_JEQ, request)));
     for (call, argument, comparison, value) in conditions {
