@@ -1,6 +1,7 @@
 use super::*;
-use crate::cage::{Cage, Kind, Settings};
+use crate::cage::{Cage, Settings};
 use crate::ending;
+use phalanx_core::cage::Kind;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
