@@ -69,9 +69,9 @@ def ends(process: Process) -> list[str]:
 
 
 def remove_what_is_left() -> None:
-    """A later executor on its machine would do this."""
+    """A later executor on its machine would do this. Others remove theirs by themselves, perhaps at this moment."""
     for folder in Path(tempfile.gettempdir()).glob("phalanx-*/*-program-*"):
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_a_lost_process_goes_on_from_the_checkpoint_on_its_machine(grid: Grid) -> None:
