@@ -109,6 +109,8 @@ def test_a_register_says_what_was_issued(tmp_path: Path) -> None:
     assert all(len(words[3]) == 64 for words in lines)
     again = grid("issue", "ws7", "--out", "again.pem")
     assert f"ws7 was issued before, on {lines[1][0]}" in again.stderr
+    grid("revoke", "ws7", "--role", "executor")
+    assert "issued before" not in grid("issue", "ws7", "--out", "third.pem").stderr
     (tmp_path / "home" / "issued.txt").write_text("what\n")
     assert "line 1 of the register" in str(grid("list").exception)
 

@@ -209,10 +209,11 @@ def _authority(folder: Path | None, passphrase_file: Path | None) -> tuple[str, 
 
 
 def _register(authority_file: str, text: str) -> None:
-    """Notes in the register that a certificate was issued, and warns if its role and name were issued before."""
+    """Notes in the register that a certificate was issued, and warns of others with its role and name that are good."""
     register = Path(authority_file).with_name(_REGISTER)
     role, name, fingerprint = _native.certificate_of(text)
-    before = [when for when, *of, _ in _issued(register) if of == [role, name]]
+    revoked = _revoked(register.with_name(REVOKED)) or ""
+    before = [when for when, *of, one in _issued(register) if of == [role, name] and one not in revoked]
     if before:
         click.echo(f"{name} was issued before, on {', '.join(before)}: who has that key can be {name} too", err=True)
     try:
