@@ -47,29 +47,35 @@ def explain_refusal(
 
 def _say(error: PermissionError, machine: str, readable: list[str], writable: list[str]) -> None:
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, (str, bytes))]
-    grants = dict.fromkeys(grant for name in names if (grant := _missing(name, readable, writable)))
-    if grants:
-        options = " ".join(f"--grant {grant}" for grant in grants)
-        error.strerror = (
-            f"{error.strerror}: tasks run in a cage on {machine}, whose owner can open it for this: phalanx executor "
-            f"{options}"
-        )
-        error.args = (error.errno, error.strerror)  # what is pickled
+    grants = {grant for name in names if (grant := _missing(name, readable, writable)) is not None}
+    if not grants:
+        return
+    if opening := sorted(filter(None, grants)):
+        options = " ".join(f"--grant {grant}" for grant in opening)
+        cure = f"whose owner can open it for this: phalanx executor {options}"
+    else:
+        cure = "and write in a folder of their own, which TMPDIR names"
+    error.strerror = f"{error.strerror}: tasks run in a cage on {machine}, {cure}"
+    error.args = (error.errno, error.strerror)  # what is pickled
 
 
 def _missing(name: str, readable: list[str], writable: list[str]) -> str | None:
-    """The grant that the cage lacks for a path; None if the cage opens it, or the account has no right there itself."""
+    """The grant that the cage lacks for a path, or "" if none can open it.
+
+    None: the cage opens it, or the account itself has no right there."""
     found = Path(name).resolve()
     path, is_there = str(found), found.exists()
     if _is_within(path, _KERNELS):
         return None
     folder = str(found.parent) if found.is_file() or not is_there else path
     grant = path if folder == os.sep else folder
+    if _is_within(os.environ.get("TMPDIR", os.sep), [folder]):  # it is never granted: users' programs have theirs there
+        grant = path if found.is_file() else ""
     if is_there and not _is_within(path, readable):
-        return f"{grant}:ro" if _may(path, os.R_OK) else None
+        return grant and f"{grant}:ro" if _may(path, os.R_OK) else None
     if _is_within(path, writable) or not _may(path if is_there else folder, os.W_OK):
         return None
-    return f"{grant}:rw"
+    return grant and f"{grant}:rw"
 
 
 def _chain(error: BaseException) -> Iterable[BaseException]:

@@ -138,15 +138,17 @@ def refusal(grid: px.Grid, folder: Path) -> str:
 
 
 def test_a_list_beside_the_hosts_file_is_heeded_as_well(lab: Lab) -> None:
-    _, address = lab.executor("lost", "--export", f"{lab.folder}:ro")
-    user, machines = lab.issue("user", "bob"), lab.folder / "machines"
+    shared, machines = lab.folder / "shared", lab.folder / "machines"
+    shared.mkdir()
     machines.mkdir()
+    _, address = lab.executor("lost", "--export", f"{shared}:ro")
+    user = lab.issue("user", "bob")
     (machines / "hosts.txt").write_text(f"lost = {address}\n")
-    (lab.folder / "file").write_text("1")
+    (shared / "file").write_text("1")
     grid = px.Grid(machines / "hosts.txt", identity=user)
-    grid.copy(f"lost:{lab.folder / 'file'}", str(lab.folder / "first"))
+    grid.copy(f"lost:{shared / 'file'}", str(lab.folder / "first"))
     lab.revoke("lost", machines)
-    why = until(lambda: refusal(grid, lab.folder), timeout=PATIENCE, what="a refusal")
+    why = until(lambda: refusal(grid, shared), timeout=PATIENCE, what="a refusal")
     assert "the certificate of the executor lost was revoked" in why
 
 

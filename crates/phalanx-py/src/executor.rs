@@ -78,7 +78,10 @@ impl Executor {
         let spaces = spaces.map(|serving| serving.read(policy.clone())).transpose()?;
         let exports = Exports::parse(&exports).map_err(|error| raise("TransferError", error))?;
         let cage = match cage {
-            Some(said) => said.read()?,
+            Some(said) => {
+                exports.check_private(&said.private).map_err(|error| raise("TransferError", error))?;
+                said.read()?
+            }
             None => Cage::new(Settings::default()).map_err(|error| raise("PolicyError", error))?,
         };
         cage.check_users(&accepted).map_err(|error| raise("PolicyError", error))?;

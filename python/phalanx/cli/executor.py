@@ -73,10 +73,10 @@ from phalanx.words import CAGES, Cage
 @click.option(
     "--cage",
     type=click.Choice(CAGES),
-    help="none: users' processes have the rights of this account; limits: apart from system calls that no task needs; "
-    "files: they also open only what is granted, and do not trace others; full: nor signal others or reach their unix "
-    "sockets. Below files the executor serves one user only, named with --accept. [default: the most that the kernel "
-    "can]",
+    help="none: users' processes have the rights of this account; limits: they cannot use system calls that no task "
+    "needs, either; files: they also open only what is granted, and do not trace others; full: nor signal others or "
+    "reach their unix sockets. Below files the executor serves one user only, named with --accept. [default: the most "
+    "that the kernel can]",
 )
 @click.option(
     "--trusted", multiple=True, metavar="NETWORK", help="Links from this network need no protection (may be repeated)."

@@ -114,8 +114,8 @@ def explain(
         click.echo(json.dumps(told, indent=2))
     else:
         _print(rows)
-        click.echo(_delegated(delegate))
         _print_executors(executors)
+        _console().print(_delegated(delegate), highlight=False)
     if any(row.level is None for row in rows) or any(executor.cage is None for executor in executors):
         raise click.exceptions.Exit(1)
 
@@ -141,11 +141,12 @@ def _met() -> dict[str, str]:
 def _delegated(delegate: Delegate | Literal["none"]) -> str:
     """What interpreters at the machines may do in the user's name, and until when."""
     if delegate == "none":
-        return "Interpreters may do nothing in the user's name."
+        return "In the user's name, interpreters may do nothing."
     minutes = _native.delegation_lasts() // 60
     return (
-        f"Interpreters may use {_SCOPES[delegate]} in the user's name. Each delegation is good for {minutes} minutes, "
-        f"and is renewed every {minutes // 3} minutes until the manager is closed."
+        f"In the user's name, interpreters may use {_SCOPES[delegate]}.\n"
+        f"Each delegation is good for {minutes} minutes, and is renewed every {minutes // 3} until the manager is "
+        "closed."
     )
 
 
@@ -159,9 +160,7 @@ _SCOPES: dict[Delegate, str] = {
 
 
 def _print(rows: list[Row]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=140)
+    console = _console()
     table = Table("from", "to", "what", "level", "because")
     for (one, other), pair in groupby(rows, lambda row: row[:2]):
         for (level, why), alike in groupby(pair, lambda row: (row.level, row.why)):
@@ -184,16 +183,19 @@ def _print(rows: list[Row]) -> None:
 def _print_executors(executors: list[Executor]) -> None:
     if not executors:
         return
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=140)
-    table = Table("executor", "interpreters", "Python", "cage", "not kept apart")
+    table = Table("executor", "interpreters", "Python", "cage", "remarks")
     for machine, interpreters, python, cage, lacks, why in executors:
         if cage is None:
             table.add_row(machine, "", "", "no answer", why)
         else:
-            table.add_row(machine, str(interpreters), python, cage, "\n".join(lacks) or "nothing")
-    console.print(table, highlight=False)
+            table.add_row(machine, str(interpreters), python, cage, "\n".join(lacks))
+    _console().print(table, highlight=False)
+
+
+def _console() -> Console:
+    """The terminal; a file gets lines of 140 columns."""
+    console = Console()
+    return console if console.is_terminal else Console(width=140)
 
 
 _WHAT = {"none": "not marked", "data": "marked data", "code": "marked code"}

@@ -18,7 +18,7 @@ mod seccomp;
 #[cfg(target_os = "linux")]
 pub use landlock::{hide_memory, is_bound, is_caged};
 
-pub use paths::Opened;
+pub use paths::{Opened, check_private};
 
 use phalanx_core::cage::{Kind, Report};
 use std::ffi::OsString;
@@ -91,7 +91,7 @@ impl Cage {
             (Some(asked), (most, lacks)) if asked > most => {
                 return Err(format!("--cage {} is not possible: {}", asked.name(), lacks.join(", ")));
             }
-            (Some(asked), _) if !asked.parts_users() => (asked, vec![format!("--cage {}", asked.name())]),
+            (Some(asked), _) if !asked.parts_users() => (asked, vec![open(asked, &format!("--cage {}", asked.name()))]),
             (_, possible) => possible,
         };
         let paths = kind.parts_users().then(|| Arc::new(opened));
@@ -223,19 +223,25 @@ fn finds_descendants(_: bool) -> bool {
 #[cfg(target_os = "linux")]
 fn possible() -> (Kind, Vec<String>) {
     let unfiltered = seccomp::program().is_none().then_some(seccomp::UNFILTERED);
-    let (kind, mut lacks) = match landlock::support() {
-        Ok(lacks) if lacks.is_empty() && unfiltered.is_none() => (Kind::Full, lacks),
-        Ok(lacks) => (Kind::Files, lacks),
-        Err(why) if unfiltered.is_none() => (Kind::Limits, vec![why]),
-        Err(why) => (Kind::None, vec![why]),
+    let (kind, mut lacks): (Kind, Vec<String>) = match landlock::support() {
+        Ok(lacks) if lacks.is_empty() && unfiltered.is_none() => (Kind::Full, Vec::new()),
+        Ok(lacks) => (Kind::Files, lacks.into_iter().map(str::to_owned).collect()),
+        Err(why) if unfiltered.is_none() => (Kind::Limits, vec![open(Kind::Limits, why)]),
+        Err(why) => (Kind::None, vec![open(Kind::None, why)]),
     };
-    lacks.extend(unfiltered);
-    (kind, lacks.into_iter().map(str::to_owned).collect())
+    lacks.extend(unfiltered.map(str::to_owned));
+    (kind, lacks)
 }
 
 #[cfg(not(target_os = "linux"))]
 fn possible() -> (Kind, Vec<String>) {
-    (Kind::None, vec!["only Linux has Landlock".to_owned()])
+    (Kind::None, vec![open(Kind::None, "only Linux has Landlock")])
+}
+
+/// What a kind below [`Kind::Files`] does not keep apart, and why there is no more.
+fn open(kind: Kind, why: &str) -> String {
+    let calls = if kind == Kind::None { "system calls, " } else { "" };
+    format!("{calls}files, tracing, signals and unix sockets are open ({why})")
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -71,13 +71,34 @@ fn read_grant(grant: &str, private: &[PathBuf]) -> Result<(PathBuf, bool), Strin
         _ => return Err(format!("{grant:?} is no grant: write FOLDER:ro or FOLDER:rw")),
     };
     let found = fs::canonicalize(path).map_err(|error| format!("cannot grant {path:?}: {error}"))?;
-    match private.iter().find(|private| private.starts_with(&found) || found.starts_with(private)) {
-        Some(private) => {
-            let what = private.display();
-            Err(format!("cannot grant {path:?}: it would give {what} to users; grant another folder, or move {what}"))
-        }
-        None => Ok((found, writes)),
+    let wrong = |why: String| format!("cannot grant {path:?}: {why}");
+    check_private(&found, private).map_err(wrong)?;
+    if let Some(around) = private.iter().find(|it| found.starts_with(it)) {
+        return Err(wrong(gives_away(around)));
     }
+    let programs = resolved(std::env::temp_dir());
+    match programs.starts_with(&found) {
+        true => Err(wrong(format!(
+            "users' programs have their folders in {}, and would open each other's; grant a folder in it, or start the \
+             executor with another TMPDIR",
+            programs.display()
+        ))),
+        false => Ok((found, writes)),
+    }
+}
+
+/// Checks that a path without symbolic links holds nothing that is private.
+///
+/// # Errors
+///
+/// It does.
+pub fn check_private(path: &Path, private: &[PathBuf]) -> Result<(), String> {
+    let held = private.iter().map(resolved).find(|it| it.starts_with(path));
+    held.map_or(Ok(()), |held| Err(gives_away(&held)))
+}
+
+fn gives_away(private: &Path) -> String {
+    format!("it would give {0} to users, which is private; name another folder, or move {0}", private.display())
 }
 
 /// The path without symbolic links, if it is there.
@@ -162,6 +183,15 @@ mod tests {
             assert!(read(wrong).is_err(), "{wrong}");
         }
         assert!(read("home:rw").unwrap_err().contains(".phalanx to users"));
+    }
+
+    #[test]
+    fn the_folder_with_the_folders_of_all_programs_is_not_granted() {
+        let temporary = fs::canonicalize(std::env::temp_dir()).unwrap();
+        for around in [&temporary, Path::new("/")] {
+            let refused = read_grant(&format!("{}:rw", around.display()), &[]).unwrap_err();
+            assert!(refused.contains("would open each other's"), "{refused}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The folders of an executor that users of the grid may copy from and to.
 
+use crate::cage::check_private;
 use crate::transfer::system::about;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -52,6 +53,17 @@ impl Exports {
             exports.folders.push(Export { named, path: found, writable });
         }
         Ok(exports)
+    }
+
+    /// Checks that no folder holds what is private, like keys.
+    ///
+    /// # Errors
+    ///
+    /// One does.
+    pub fn check_private(&self, private: &[PathBuf]) -> Result<(), String> {
+        self.folders.iter().try_for_each(|Export { named, path, .. }| {
+            check_private(path, private).map_err(|why| format!("cannot export {named:?}: {why}"))
+        })
     }
 
     /// Whether `memory` is exported.
