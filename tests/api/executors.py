@@ -18,6 +18,11 @@ from laboratory.processes import Process
 PHALANX = str(Path(sys.executable).with_name("phalanx"))
 
 
+def keeps_files_apart(executor: Process) -> bool:
+    """Whether its kernel has Landlock. Without it, tasks count as processes of the executor's owner."""
+    return executor.line("cage: ").startswith(("cage: files", "cage: full"))
+
+
 class Executors:
     """A grid whose executors end with the ``with``. ``identity``: ada's file, in `folder`."""
 
@@ -56,7 +61,7 @@ class Executors:
 
     def need_cages(self) -> None:
         """Skips the test where executors do not keep files apart: tasks count as the owner's processes there."""
-        if not self.started[0].line("cage: ").startswith(("cage: files", "cage: full")):
+        if not keeps_files_apart(self.started[0]):
             pytest.skip("this kernel has no Landlock")
 
     def issue(self, role: str, name: str) -> Path:

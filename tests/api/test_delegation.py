@@ -11,7 +11,7 @@ from typing import Any
 
 import phalanx as px
 import pytest
-from api.executors import Executors
+from api.executors import Executors, keeps_files_apart
 from api.test_revocation import Lab
 from click.testing import CliRunner
 from phalanx.cli import commands
@@ -258,7 +258,7 @@ def test_a_link_ends_when_the_user_or_the_executor_is_revoked(tmp_path: Path, re
     lab = Lab(tmp_path)
     try:
         labpc, address = lab.executor("labpc")
-        if not labpc.line("cage: ").startswith(("cage: files", "cage: full")):
+        if not keeps_files_apart(labpc):
             pytest.skip("this kernel has no Landlock, and tasks count as the owner's processes")
         board, served = lab.executor("board")
         space = f"{served}/jobs"
@@ -295,7 +295,7 @@ def test_a_copy_ends_when_the_user_or_the_executor_is_revoked(tmp_path: Path, re
     shared.mkdir()
     try:
         labpc, address = lab.executor("labpc")
-        if not labpc.line("cage: ").startswith(("cage: files", "cage: full")):
+        if not keeps_files_apart(labpc):
             pytest.skip("this kernel has no Landlock, and tasks count as the owner's processes")
         board, served = lab.executor("board", "--export", f"{shared}:rw")
         place = f"{served}:{shared}/data"

@@ -10,7 +10,7 @@ pub enum Kind {
     /// Folders, environments and core dumps.
     #[default]
     None,
-    /// System calls that no task needs are refused, and nobody gains rights.
+    /// The kernel also refuses system calls that no task needs, and users' processes gain no rights.
     Limits,
     /// Files outside of the grants cannot be opened, and other programs' processes not traced.
     Files,
@@ -46,12 +46,12 @@ impl FromStr for Kind {
     }
 }
 
-/// What an executor says about its cage.
+/// An executor's statement about its cage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// How much is kept apart.
+    /// How much the cage keeps apart.
     pub kind: Kind,
-    /// What is not, and why.
+    /// The gaps: each names what the cage does not keep apart, and the reason.
     pub lacks: Vec<String>,
 }
 

@@ -13,7 +13,7 @@ use std::io;
 use std::thread;
 use std::time::Instant;
 
-/// What an executor says of itself.
+/// An executor's offer, as its user reads it.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// Its name, which its certificate proves.

@@ -173,8 +173,8 @@ impl Peer {
         Ok((shaken, role, name))
     }
 
-    /// The same, for a service that can be delegated in part. Returns also what a process may use of it that acts for a user: the names of
-    /// things, or `None` for everything.
+    /// The same, for a service that can be delegated in part. Also returns what a process that acts for a user may use of the
+    /// service: the names of things, or `None` for everything.
     pub fn offer_to_delegates(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<Met> {
         let (shaken, role, name, only) = self.shake(member, offered)?;
         Ok((shaken, role.parse().map_err(|error: String| refused(error))?, name, only))

@@ -33,7 +33,7 @@ pub struct Summary {
     /// How the most recently checked computation keeps its contract on time.
     pub contract: Option<ContractSummary>,
     first_fired: Option<f64>,
-    /// What interpreters may use in the user's name. They are told so before they are ready.
+    /// Each interpreter's delegation: its scope and its end. The manager may send one before the interpreter is ready.
     delegated: BTreeMap<InterpreterId, (String, u64)>,
 }
 
@@ -87,7 +87,7 @@ pub struct InterpreterSummary {
     pub weaker: bool,
     /// Why the interpreter was lost; `None`: it was not.
     pub cause: Option<String>,
-    /// What it may use in the user's name, and until when, in seconds since 1970. `None`: nothing.
+    /// The interpreter's delegation: its scope, and its end in seconds since 1970. `None`: it has none.
     pub delegated: Option<(String, u64)>,
 }
 

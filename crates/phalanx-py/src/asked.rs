@@ -8,7 +8,7 @@ use phalanx_net::identity::Role;
 use phalanx_node::asked::{Asked, ask_all};
 use pyo3::prelude::*;
 
-/// What one executor answers.
+/// The answer of one executor.
 #[derive(IntoPyObject)]
 pub enum Answer {
     /// Its name, its interpreters, its Python's version, the kind of its cage, and what that does not keep apart.

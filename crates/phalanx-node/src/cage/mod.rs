@@ -238,7 +238,7 @@ fn possible() -> (Kind, Vec<String>) {
     (Kind::None, vec![open(Kind::None, "only Linux has Landlock")])
 }
 
-/// What a kind below [`Kind::Files`] does not keep apart, and why there is no more.
+/// The gap in a cage of a kind below [`Kind::Files`]. `why`: the reason for which the cage is not a stronger one.
 fn open(kind: Kind, why: &str) -> String {
     let calls = if kind == Kind::None { "system calls, " } else { "" };
     format!("{calls}files, tracing, signals and unix sockets are open ({why})")

@@ -87,7 +87,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Who copies, as executors are called now: a process that acts for the user does so by the newest delegation.
+    /// The identity for the next connection to an executor. A process that acts for the user shows its newest delegation.
     pub(super) fn caller(&self) -> Result<Dialler, CopyError> {
         self.dialler.newest(Service::Copies).map_err(|error| CopyError::Identity(error.to_string()))
     }
