@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from phalanx import _native
 from phalanx._reach import known_members
+from phalanx.cli._console import console
 from phalanx.cli._grid_options import IDENTITY, POLICY_HELP
 from phalanx.errors import IdentityError
 from phalanx.grid import Grid
@@ -115,7 +115,7 @@ def explain(
     else:
         _print(rows)
         _print_executors(executors)
-        _console().print(_delegated(delegate), highlight=False)
+        console(_WIDTH).print(_delegated(delegate), highlight=False)
     if any(row.level is None for row in rows) or any(executor.cage is None for executor in executors):
         raise click.exceptions.Exit(1)
 
@@ -160,7 +160,7 @@ _SCOPES: dict[Delegate, str] = {
 
 
 def _print(rows: list[Row]) -> None:
-    console = _console()
+    to = console(_WIDTH)
     table = Table("from", "to", "what", "level", "because")
     for (one, other), pair in groupby(rows, lambda row: row[:2]):
         for (level, why), alike in groupby(pair, lambda row: (row.level, row.why)):
@@ -172,12 +172,12 @@ def _print(rows: list[Row]) -> None:
             named = other if not other or proves.lower() == other.lower() else f"{other} ({proves})"
             table.add_row(one, named, what, shown, why)
             one = other = ""
-    console.print(table, highlight=False)
+    to.print(table, highlight=False)
     if any(row.proves is None for row in rows):
-        console.print("Where no name is in brackets or in the file, the first member that answers will be remembered.")
+        to.print("Where no name is in brackets or in the file, the first member that answers will be remembered.")
     if any(row.level == "authenticated" for row in rows):
-        console.print(AUTHENTICATED, highlight=False)
-    console.print("Control links, which ask executors for interpreters, are always private.")
+        to.print(AUTHENTICATED, highlight=False)
+    to.print("Control links, which ask executors for interpreters, are always private.")
 
 
 def _print_executors(executors: list[Executor]) -> None:
@@ -189,13 +189,9 @@ def _print_executors(executors: list[Executor]) -> None:
             table.add_row(machine, "", "", "no answer", why)
         else:
             table.add_row(machine, str(interpreters), python, cage, "\n".join(lacks))
-    _console().print(table, highlight=False)
+    console(_WIDTH).print(table, highlight=False)
 
 
-def _console() -> Console:
-    """The terminal; a file gets lines of 140 columns."""
-    console = Console()
-    return console if console.is_terminal else Console(width=140)
-
-
+#: Columns where there is no terminal.
+_WIDTH = 140
 _WHAT = {"none": "not marked", "data": "marked data", "code": "marked code"}

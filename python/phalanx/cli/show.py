@@ -22,7 +22,8 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     import phalanx as px
-    from phalanx.demo.run import Report
+    from phalanx.cli._console import console
+from phalanx.demo.run import Report
 
 T = TypeVar("T")
 
@@ -38,8 +39,8 @@ class RateColumn(ProgressColumn):
 
 def watch(items: Iterable[T], total: int, what: str) -> Iterator[T]:
     """Pass `items` through under a progress bar, on standard error and only if that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    bars = Console(stderr=True)
+    if not bars.is_terminal:
         yield from items
         return
     columns = (
@@ -50,7 +51,7 @@ def watch(items: Iterable[T], total: int, what: str) -> Iterator[T]:
         TimeRemainingColumn(),
         TextColumn("left"),
     )
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=bars) as progress:
         bar = progress.add_task(what, total=total)
         for done, item in enumerate(items, 1):
             yield item
@@ -61,17 +62,15 @@ def watch(items: Iterable[T], total: int, what: str) -> Iterator[T]:
 
 def tables(report: Report) -> None:
     """Print the closing summary for a person."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
-    console.print(_work(report))
-    console.print(_interpreters(report.summary))
-    console.print(_bill(report.summary))
+    to = console(120)
+    to.print(_work(report))
+    to.print(_interpreters(report.summary))
+    to.print(_bill(report.summary))
     for why in dict.fromkeys(one.why[0] for one in report.summary.interpreters if one.weaker):
-        console.print(f"weaker than by default: {why}", style="yellow", highlight=False)
+        to.print(f"weaker than by default: {why}", style="yellow", highlight=False)
     for line in report.skipped:
-        console.print(f"left out: {line}", style="dim", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"contact sheet: {report.sheet}", markup=False, highlight=False, soft_wrap=True)
+        to.print(f"left out: {line}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    to.print(f"contact sheet: {report.sheet}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _work(report: Report) -> Table:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from phalanx import _native
+from phalanx.cli._console import console
 from phalanx.cli._grid_options import in_grid
 from phalanx.cli._numbers import Seconds
 from phalanx.errors import PhalanxError, SpaceError
@@ -372,9 +372,7 @@ def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[
             facts["rates"] = rates
         click.echo(json.dumps(facts, indent=2))
         return
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
+    to = console(120)
     table = Table(title=address, title_justify="left", show_header=False)
     link = f"{level} ({why})" + (", weaker than by default" if weaker else "")
     together = [(f"member {it.address}", f"{it.name}, {_standing(it)}") for it in told.replicas]
@@ -397,10 +395,10 @@ def _show(address: str, engine: _native.RemoteSpace, as_json: bool, rates: dict[
     if rates is not None:
         said = ("outs", "out"), ("reads", "read"), ("takes", "taken"), ("expired", "expired")
         table.add_row("in a second", ", ".join(f"{rates[name]:.1f} {word}" for name, word in said))
-    console.print(table, highlight=False)
+    to.print(table, highlight=False)
     kinds = Table("kinds of the fields", "tuples", "indexes", title="partitions", title_justify="left")
     for partition in told.partitions:
         indexes = "; ".join(", ".join(map(str, positions)) for positions in partition.indexes)
         kinds.add_row(partition.signature or "others", str(partition.tuples), indexes or "none")
     if told.partitions:
-        console.print(kinds, highlight=False)
+        to.print(kinds, highlight=False)
