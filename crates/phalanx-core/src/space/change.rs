@@ -140,7 +140,7 @@ impl Change {
         match self {
             Change::Put { record, .. } => record.size(),
             Change::Prepared { prepared, .. } => {
-                prepared.puts.iter().map(|(_, record)| record.size()).sum::<usize>() + prepared.takes.len() * 10
+                32 + prepared.puts.iter().map(|(_, record)| record.size()).sum::<usize>() + prepared.takes.len() * 10
             }
             Change::Card { card } => 32 + card.len(),
             Change::LeftTo { coordinator, .. } => 32 + coordinator.size(),
@@ -310,6 +310,12 @@ mod tests {
             bytes.push(0);
             prop_assert_eq!(decode(&bytes, &Limits::default()), Err(ChangeError::Unknown));
         }
+    }
+
+    #[test]
+    fn a_transaction_without_effects_has_a_size_too() {
+        let (transaction, prepared) = (TransactionId(1), Prepared::default());
+        assert!(Change::Prepared { transaction, prepared }.size() > 0, "so many of them are sent in pieces");
     }
 
     #[test]
