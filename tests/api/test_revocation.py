@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -101,6 +102,42 @@ def test_a_user_uses_a_revoked_executor_no_more(lab: Lab) -> None:
         assert machines == {lost} or machines == {"lost"}
     with pytest.raises(px.RecruitError, match="the certificate of the executor lost was revoked"):
         px.Grid([f"lost = {lost}"], identity=ada).manager(contract=px.ParDegree(1))
+
+
+def test_managers_carry_the_newest_list_to_executors_and_home(lab: Lab) -> None:
+    executor, address = lab.executor("labpc")
+    _, eve, bob = (lab.issue("user", name) for name in ("gone", "eve", "bob"))
+    hosts = [f"labpc = {address}"]
+
+    def texts(*folders: Path) -> list[bytes]:
+        return [file.read_bytes() for folder in folders if (file := folder / "revoked.txt").exists()]
+
+    with px.Grid(hosts, identity=lab.home / "user.pem").manager(contract=px.ParDegree(1)) as manager:
+        for name in ("gone", "eve"):
+            lab.revoke(name)  # the list is beside ada's identity file only
+            until(
+                lambda: texts(lab.folder / "labpc") == texts(lab.home),
+                timeout=PATIENCE,
+                what="the list at the executor",
+            )
+        assert list(manager.map(abs, [-1])) == [1]
+    assert "ada brought list 2 of revoked certificates" in executor.stderr()
+    with pytest.raises(px.RecruitError):
+        px.Grid(hosts, identity=eve).manager(contract=px.ParDegree(1))
+    assert "the certificate of the user eve was revoked on 20" in executor.stderr()
+    with px.Grid(hosts, identity=bob).manager(contract=px.ParDegree(1)):
+        until(lambda: texts(bob.parent) == texts(lab.home), timeout=PATIENCE, what="the list at bob's")
+    assert [file.name for file in bob.parent.iterdir() if "revoked" in file.name] == ["revoked.txt"]
+
+
+def test_an_executor_that_is_revoked_says_so_and_does_not_start(lab: Lab) -> None:
+    identity = lab.issue("executor", "lost")
+    lab.revoke("lost", identity.parent)
+    words = ["executor", "--interpreters", "1", "--listen", "127.0.0.1:0", "--identity", str(identity)]
+    env = {**os.environ, "PHALANX_HOME": str(identity.parent)}
+    done = subprocess.run([PHALANX, *words], env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 1
+    assert "the certificate of the executor lost was revoked on 20" in done.stderr
 
 
 @pytest.mark.parametrize("level", ["private", "clear"])

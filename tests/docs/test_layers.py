@@ -32,7 +32,7 @@ MODULES = {
     ],
     "phalanx-node": [
         "cage control credit delegated ending explain files given known_members lines log places scratch tables turn",
-        "confined dial dialler door journal keeper printing prints recruit rules",
+        "carried confined dial dialler door journal keeper printing prints recruit rules",
         "interpreter quota space",
         "interpreter_link local remote",
         "asked connect transfer",

@@ -1,6 +1,6 @@
 //! Keep-alive on control links. Both ends, a user's manager and an executor, use it alike.
 
-use phalanx_core::level::{Level, Levels};
+use phalanx_core::level::{Level, Levels, Mark};
 use phalanx_core::wire::encode;
 use phalanx_net::link::{Link, Reader};
 use serde::Serialize;
@@ -96,6 +96,12 @@ impl Pulse {
 pub fn tell(link: &Link, message: &impl Serialize) {
     link.queue_ahead(encode(message, 0));
     link.flush_heads();
+}
+
+/// Sends a message with a body.
+pub fn tell_with(link: &Link, message: &impl Serialize, body: Vec<u8>) {
+    link.queue(Mark::None, encode(message, body.len() as u64), vec![body.into()]);
+    link.flush();
 }
 
 /// Sends a last message, and waits until the other end has read it. Returns the error that is the reason.

@@ -2,8 +2,9 @@
 //! they are released, when their user is gone, and when the service itself ends.
 
 use crate::cage::{Bars, Cage};
+use crate::carried::Carrier;
 use crate::confined::Confined;
-use crate::control::{self, Pulse, tell, turn_away};
+use crate::control::{self, Pulse, tell, tell_with, turn_away};
 use crate::delegated::Papers;
 use crate::door::{Door, Peer, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
@@ -19,13 +20,14 @@ use phalanx_core::level::{LevelSet, Levels, Mark, Policy};
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token};
+use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, Taken, random_token};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::runtime::Place as Path;
 use phalanx_net::socket::Listener;
 use phalanx_net::sync::lock;
 use std::any::Any;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -162,6 +164,7 @@ impl Executor {
     pub fn start(address: &str, member: Member, options: Options, log: Log) -> io::Result<Executor> {
         #[cfg(target_os = "linux")]
         crate::cage::hide_memory()?;
+        member.check_own()?;
         let listener = Listener::bind(address)?;
         let address = listener.address()?;
         let (mut listeners, mut path) = (vec![listener], None);
@@ -291,9 +294,12 @@ impl Service {
         let Options { capacity, python, cage, .. } = self.options.clone();
         let (phalanx, cage) = (VERSION.to_owned(), cage.report().clone());
         tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx, levels, cage });
-        let mut pulse = Pulse::new();
-        let on_frame = |frame: Frame| self.on_frame(&session, frame);
+        let (mut pulse, carrier) = (Pulse::new(), RefCell::new(Carrier::new(self.member.revocations().clone())));
+        let on_frame = |frame: Frame| self.on_frame(&session, &mut carrier.borrow_mut(), frame);
         reader.run(PAUSE, on_frame, |link| {
+            if let Some((number, list)) = carrier.borrow_mut().due() {
+                tell_with(link, &FromExecutor::Revoked { number }, list);
+            }
             pulse.pause_with(link, || FromExecutor::Beat { stopped: session.stopped() });
             self.reap(&session);
             if self.closed.load(Ordering::Acquire) {
@@ -348,13 +354,23 @@ impl Service {
         Mark::ALL.map(|mark| policy.offered(&place, mark))
     }
 
-    fn on_frame(&self, session: &Session, frame: Frame) {
+    fn on_frame(&self, session: &Session, carrier: &mut Carrier, frame: Frame) {
         match decode(&frame.header) {
             Ok(ToExecutor::Recruit { request, levels, program }) => self.recruit(session, request, levels, program),
             Ok(ToExecutor::Release { request }) => self.release(session, request),
+            Ok(ToExecutor::Revoked { number }) => match carrier.hear(number, &frame.body.to_vec()) {
+                Ok(taken) => taken.into_iter().for_each(|taken| self.log_taken(&taken, &session.user)),
+                Err(_) => session.link.close(),
+            },
             Ok(ToExecutor::Beat) => {}
             Err(_) => session.link.close(),
         }
+    }
+
+    fn log_taken(&self, taken: &Taken, user: &str) {
+        let Taken { number, unwritten } = taken;
+        let lost = unwritten.as_ref().map_or(String::new(), |why| format!(", which cannot be written here: {why}"));
+        self.log.info(format!("{user} brought list {number} of revoked certificates{lost}"));
     }
 
     fn recruit(&self, session: &Session, request: u32, levels: Levels, program: [u8; 16]) {

@@ -28,6 +28,7 @@ pub mod space;
 pub mod transfer;
 pub mod turn;
 
+mod carried;
 mod confined;
 mod control;
 mod credit;

@@ -3,7 +3,8 @@
 //! One control link to each executor requests and releases interpreters. Each interpreter has a data link of its own, and does
 //! that link's handshake itself. No byte of a program passes through the executor.
 
-use crate::control::{Pulse, tell};
+use crate::carried::Carrier;
+use crate::control::{Pulse, tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, check_version, introduce, printable, unreachable};
 use crate::dialler::{Dialler, is_unexpected};
 use crate::recruit::{Hold, LASTS, Recruit, RecruitError, Source};
@@ -19,6 +20,7 @@ use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
@@ -412,6 +414,7 @@ impl Host {
 
     /// Reads the control link until it ends.
     fn read(&self, reader: Reader, session: &Session, offer: &Sender<Result<Offer, String>>) {
+        let carrier = RefCell::new(Carrier::new(self.dialler.member().revocations().clone()));
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| match decode(&frame.header) {
             Ok(FromExecutor::Offer { capacity, python, phalanx, levels, cage: _ }) => {
@@ -423,10 +426,18 @@ impl Host {
             }
             Ok(FromExecutor::Refused { request, reason }) => session.answer(request, Answer::Refused { reason }),
             Ok(FromExecutor::Ended { request, how }) => session.answer(request, Answer::Ended { how: printable(&how) }),
+            Ok(FromExecutor::Revoked { number }) => {
+                if carrier.borrow_mut().hear(number, &frame.body.to_vec()).is_err() {
+                    session.link.close();
+                }
+            }
             Ok(FromExecutor::Beat { stopped }) => *lock(&session.stopped) = stopped.into_iter().collect(),
             Err(_) => session.link.close(),
         };
         reader.run(PAUSE, on_frame, |link| {
+            if let Some((number, list)) = carrier.borrow_mut().due() {
+                tell_with(link, &ToExecutor::Revoked { number }, list);
+            }
             pulse.pause(link, &ToExecutor::Beat);
             session.heard.store(pulse.is_heard(VOUCHES), Ordering::Relaxed);
             if self.closed.load(Ordering::Acquire) {

@@ -118,6 +118,8 @@ pub enum ToExecutor {
     Recruit { request: u32, levels: Levels, program: [u8; 16] },
     /// End an interpreter at once.
     Release { request: u32 },
+    /// The number of the user's newest list of revoked certificates, and in the body that list, unless the body is empty.
+    Revoked { number: u64 },
     /// Heartbeat of the user.
     Beat,
 }
@@ -139,6 +141,8 @@ pub enum FromExecutor {
     Refused { request: u32, reason: String },
     /// How an interpreter ended, by itself or because it was released.
     Ended { request: u32, how: String },
+    /// The number of the executor's newest list of revoked certificates, and in the body that list, unless the body is empty.
+    Revoked { number: u64 },
     /// Heartbeat of the executor. Also lists the interpreters that are stopped, for example by a debugger or by the
     /// machine's owner.
     Beat { stopped: Vec<u32> },

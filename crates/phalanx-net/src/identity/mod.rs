@@ -13,7 +13,7 @@ mod revocations;
 
 pub use authority::{Authority, request};
 pub use delegation::{Acting, Delegation, Extent, LONGEST, Scope, Service};
-pub use revocations::{Ends, Revocations, Revoked, RevokedList, Watch};
+pub use revocations::{Ends, Revocations, Revoked, RevokedList, Taken, Watch};
 
 pub(crate) use delegation::is_delegated;
 use delegation::{Acts, Verifier, wrong};
@@ -268,6 +268,14 @@ impl Member {
     /// The lists of revoked certificates that the member heeds.
     pub fn revocations(&self) -> &Arc<Revocations> {
         &self.revocations
+    }
+
+    /// Checks that the member itself was not revoked.
+    ///
+    /// # Errors
+    /// A list names its certificate, or a file with a list cannot be read.
+    pub fn check_own(&self) -> std::io::Result<()> {
+        self.revocations.admit(std::slice::from_ref(&self.own.certificate)).map(drop)
     }
 
     /// Whether the member's certificate ends in so many days.

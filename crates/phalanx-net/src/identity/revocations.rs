@@ -1,19 +1,20 @@
 //! Certificates that a grid's authority has taken back.
 //!
 //! The authority signs a list of their fingerprints, a text that everyone may see. A member reads it from the folders of its
-//! identity file and its hosts file, and looks for a newer one while it runs. Both ends of a link check the peer's
-//! certificate after the handshake, also when the session was resumed. A link whose peer is revoked later is closed.
+//! identity file and its hosts file, and looks for a newer one while it runs. It takes a newer one from other members too. Both
+//! ends of a link check the peer's certificate after the handshake, also when the session was resumed. A link whose peer is
+//! revoked later is closed.
 
 mod list;
 
 pub use list::{Revoked, RevokedList};
 
-use super::fingerprint;
+use super::{fingerprint, random_token, to_hex};
 use crate::forks;
 use crate::sync::lock;
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
@@ -39,6 +40,8 @@ struct State {
     /// The time and the length of each file when it was looked at last.
     seen: Vec<Option<Seen>>,
     number: u64,
+    /// The newest list, as the authority has signed it.
+    text: String,
     revoked: HashMap<String, Revoked>,
     /// The files that hold no list, and why. While there is such a file no peer is admitted, because its list may name any of them.
     damaged: HashMap<PathBuf, String>,
@@ -67,6 +70,15 @@ pub struct Watch {
     fingerprints: Vec<String>,
 }
 
+/// A newer list that another member has sent.
+#[derive(Debug)]
+pub struct Taken {
+    /// Its number.
+    pub number: u64,
+    /// Why it could not be written to a file. It is heeded until the process ends all the same.
+    pub unwritten: Option<io::Error>,
+}
+
 impl Revocations {
     /// Lists of the grid with this authority, in any of these files. A file need not exist.
     pub fn new(authority: CertificateDer<'static>, files: Vec<PathBuf>) -> Arc<Revocations> {
@@ -84,6 +96,7 @@ impl Revocations {
         }
         let fingerprints: Vec<_> = certificates.iter().map(fingerprint).collect();
         let mut state = lock(&self.state);
+        state.looked = None; // a peer is judged by the newest list
         self.look(&mut state);
         if let Some((path, why)) = state.damaged.iter().next() {
             return Err(denied(format!("{} is no list of revoked certificates: {why}", path.display())));
@@ -94,6 +107,36 @@ impl Revocations {
                 Err(denied(format!("the certificate of the {} {name} was revoked on {when}", role.name())))
             }
         }
+    }
+
+    /// The number of the newest list; 0: there is none.
+    pub fn number(&self) -> u64 {
+        let mut state = lock(&self.state);
+        self.look(&mut state);
+        state.number
+    }
+
+    /// The text of the newest list; empty: there is none.
+    pub fn text(&self) -> String {
+        lock(&self.state).text.clone()
+    }
+
+    /// Takes a list that another member has sent, and writes it to the first of the files. `None`: it is not newer than the lists
+    /// that were found so far, or is another grid's, or this member keeps no list.
+    ///
+    /// # Errors
+    /// It is no list, or the grid's authority has not signed it.
+    pub fn take(&self, text: &str) -> io::Result<Option<Taken>> {
+        let Some(file) = self.files.first() else { return Ok(None) };
+        let list = RevokedList::parse(text, &self.authority).map_err(io::Error::other)?;
+        let mut state = lock(&self.state);
+        state.looked = None; // another process may have written a newer one just now
+        self.look(&mut state);
+        let is_newer = |list: &RevokedList| list.number > state.number && state.damaged.is_empty();
+        let Some(list) = list.filter(is_newer) else { return Ok(None) };
+        let number = list.number;
+        state.adopt(list, text.to_owned());
+        Ok(Some(Taken { number, unwritten: replace(file, text).err() }))
     }
 
     /// Reads the files that have changed since the last look, if that was a while ago.
@@ -111,10 +154,7 @@ impl Revocations {
             state.seen[index] = seen;
             state.damaged.remove(path);
             match self.read(path) {
-                Ok(Some(list)) if list.number > state.number => {
-                    state.number = list.number;
-                    state.revoked = list.entries.into_iter().map(|it| (it.fingerprint.clone(), it)).collect();
-                }
+                Ok(Some((list, text))) if list.number > state.number => state.adopt(list, text),
                 Ok(_) => {}
                 Err(error) => {
                     state.damaged.insert(path.clone(), error.to_string());
@@ -123,8 +163,8 @@ impl Revocations {
         }
     }
 
-    /// The list in a file. `None`: there is no file, or its list is another grid's.
-    fn read(&self, path: &Path) -> io::Result<Option<RevokedList>> {
+    /// The list in a file, and its text. `None`: there is no file, or its list is another grid's.
+    fn read(&self, path: &Path) -> io::Result<Option<(RevokedList, String)>> {
         let mut text = String::new();
         match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -133,7 +173,8 @@ impl Revocations {
         if text.len() as u64 > MOST {
             return Err(io::Error::other("it is too long"));
         }
-        RevokedList::parse(&text, &self.authority).map_err(io::Error::other)
+        let list = RevokedList::parse(&text, &self.authority).map_err(io::Error::other)?;
+        Ok(list.map(|list| (list, text)))
     }
 
     fn begin_to_watch(self: &Arc<Self>, state: &mut State) {
@@ -171,6 +212,14 @@ impl Revocations {
     }
 }
 
+impl State {
+    fn adopt(&mut self, list: RevokedList, text: String) {
+        self.number = list.number;
+        self.revoked = list.entries.into_iter().map(|it| (it.fingerprint.clone(), it)).collect();
+        self.text = text;
+    }
+}
+
 impl Watch {
     /// From now on, the link ends when its peer is revoked.
     pub(crate) fn over<L: Ends + 'static>(self, link: &Arc<L>) {
@@ -179,6 +228,12 @@ impl Watch {
         state.links.push((self.fingerprints, link));
         self.revocations.begin_to_watch(&mut state);
     }
+}
+
+/// Writes a file that is whole at each moment, beside itself first.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let new = file.with_extension(format!("new-{}", to_hex(&random_token()[..8])));
+    fs::write(&new, text).and_then(|()| fs::rename(&new, file)).inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 fn denied(why: String) -> io::Error {

@@ -41,6 +41,7 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
             FromExecutor::Offer { .. }
             | FromExecutor::Away { .. }
             | FromExecutor::Ended { .. }
+            | FromExecutor::Revoked { .. }
             | FromExecutor::Beat { .. } => {}
         };
         reader.poll(Duration::from_millis(100), &mut on_frame).unwrap();

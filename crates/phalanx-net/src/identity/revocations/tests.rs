@@ -95,6 +95,41 @@ fn nobody_is_let_in_while_a_list_is_damaged() {
     assert_eq!(check(&revocations, &one), Ok(()), "another grid's list is none of this one's business");
 }
 
+#[test]
+fn a_newer_list_of_another_member_is_kept_and_heeded() {
+    let (grid, folder) = (Grid::new(), tempfile::tempdir().expect("a folder"));
+    let [one, other] = ["one", "other"].map(|name| grid.issue(name));
+    let file = folder.path().join("revoked.txt");
+    let revocations = Revocations::new(grid.certificate.clone(), vec![file.clone()]);
+    let first = grid.revoke(None, "one", &one);
+    let both = grid.revoke(Some(&first), "other", &other);
+    let taken = |text: &str| revocations.take(text).map(|taken| taken.map(|it| (it.number, it.unwritten.is_none())));
+    assert_eq!((revocations.number(), revocations.text()), (0, String::new()));
+    assert_eq!(taken(&both).expect("a list"), Some((2, true)));
+    assert_eq!((revocations.number(), revocations.text()), (2, both.clone()));
+    assert_eq!(fs::read_to_string(&file).expect("written"), both);
+    assert!(check(&revocations, &one).is_err() && check(&revocations, &other).is_err());
+    for older in [&first, &both] {
+        assert_eq!(taken(older).expect("a list"), None);
+    }
+    assert_eq!(taken(&Grid::new().revoke(None, "one", &one)).expect("another grid's"), None);
+    taken(&both.replace("other", "ether")).expect_err("the authority has not signed it");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing else is left there");
+}
+
+#[test]
+fn a_list_that_cannot_be_written_is_heeded_all_the_same() {
+    let (grid, folder) = (Grid::new(), tempfile::tempdir().expect("a folder"));
+    let one = grid.issue("one");
+    let file = folder.path().join("none").join("revoked.txt");
+    let revocations = Revocations::new(grid.certificate.clone(), vec![file]);
+    let taken = revocations.take(&grid.revoke(None, "one", &one)).expect("a list").expect("newer");
+    assert!(taken.unwritten.is_some());
+    assert!(check(&revocations, &one).is_err());
+    let nowhere = Revocations::new(grid.certificate.clone(), Vec::new());
+    assert!(nowhere.take(&grid.revoke(None, "one", &one)).expect("a list").is_none());
+}
+
 proptest! {
     #[test]
     fn what_is_no_list_is_refused(text in "\\PC{0,300}", cut in 0usize..400, flip in 0usize..400) {
