@@ -39,10 +39,12 @@ __all__ = [
     "escape",
     "explain",
     "forget_member",
+    "how_to_delegate",
     "is_locked_grid",
     "issue_member",
     "known_members",
     "lock_grid",
+    "machines_given",
     "mark_given",
     "record_head",
     "request_member",
@@ -57,7 +59,7 @@ _Decider = tuple[list[str], str, int, bool]
 _At = tuple[int, int, int]
 _Item = tuple[_At, bytes, float | None, bytes | None, bytes | None, int]
 _Policy = tuple[str, list[str], str | None]
-_Dialler = tuple[str | None, dict[str, str], str | None, list[str]]
+_Dialler = tuple[str | None, dict[str, str], str | None, list[str], dict[str, str]]
 _KnownMember = tuple[str, str, str]
 
 _Target = tuple[int, int] | None
@@ -205,7 +207,7 @@ class Launcher:
         folder: bytes | None,
         output: str | os.PathLike[str] | None,
         keep_going: bool,
-        executors: tuple[list[str], _Dialler, bytes, _Policy, int | None] | None,
+        executors: tuple[list[str], _Dialler, bytes, _Policy, int | None, list[str]] | None,
         files: list[tuple[str, str | os.PathLike[str]]],
         apart: str | None,
         checkpoints: tuple[int | None, int] | None,
@@ -572,6 +574,8 @@ def check_member(text: str, file: str) -> tuple[str, str, bool]: ...
 def acts_at() -> str | None: ...
 def acts_for(service: str, /) -> bool: ...
 def delegation_lasts() -> int: ...
+def how_to_delegate(word: str, /) -> str: ...
+def machines_given() -> tuple[dict[str, str], dict[str, str]]: ...
 def mark_given(spaces: set[str], /) -> str: ...
 def known_members(file: str | os.PathLike[str]) -> list[_KnownMember]: ...
 def forget_member(file: str | os.PathLike[str], address: str) -> list[_KnownMember]: ...

@@ -32,13 +32,15 @@ class Dialler(NamedTuple):
 
     ``text`` is that of the identity file, or None for what the user has delegated to this process. ``certificates`` has
     the names in certificates by address. ``known`` is the file of the members that answered first at other addresses,
-    and ``revoked`` are the files with lists of revoked certificates.
+    and ``revoked`` are the files with lists of revoked certificates. ``machines`` are the addresses by name that
+    processes get with what is delegated to them.
     """
 
     text: str | None
     certificates: dict[str, str]
     known: str | None
     revoked: list[str]
+    machines: dict[str, str]
 
 
 class Reach(NamedTuple):
@@ -76,8 +78,10 @@ class Reach(NamedTuple):
         return self.hosts.addresses if self.hosts else []
 
     def address(self, machine: str) -> str:
-        """The address of a machine, from its name, its host, or an address with or without a port."""
-        return self.hosts.address(machine) if self.hosts else with_port(machine)
+        """The address of a machine, from its name, its host, or an address with or without a port. In a process that
+        acts for a user, names are those of the user's program unless this names machines."""
+        hosts = self.hosts or programs_machines()
+        return hosts.address(machine) if hosts else with_port(machine)
 
     def words(self) -> Words:
         """The policy with all trusted networks, as the native core reads it."""
@@ -89,8 +93,9 @@ class Reach(NamedTuple):
         that it is for. Raises IdentityError if there is none."""
         certificates, file = (self.hosts.certificates, self.hosts.path) if self.hosts else ({}, None)
         if self.identity is None and service is not None and _native.acts_for(service):
-            return Dialler(None, dict(certificates), None, [])
-        return dialler(read_identity(self.identity, USER, service), self.identity, certificates, file)
+            return _acting(certificates)
+        found = dialler(read_identity(self.identity, USER, service), self.identity, certificates, file)
+        return found._replace(machines=self.hosts.machines if self.hosts else {})
 
     def options(self) -> dict[str, Any]:
         """The same as keyword arguments of functions that take all four."""
@@ -134,13 +139,24 @@ def dialler(text: str, identity: StrPath | None, certificates: Mapping[str, str]
     """The user whose identity file has this text, and the members that are expected. ``hosts``: the hosts file that
     names them."""
     known = os.fspath(known_members(identity))
-    return Dialler(text, dict(certificates), known, revoked_lists(identity, hosts))
+    return Dialler(text, dict(certificates), known, revoked_lists(identity, hosts), {})
+
+
+def _acting(certificates: Mapping[str, str]) -> Dialler:
+    """What the user has delegated to this process, which expects the members that the user's program expects."""
+    return Dialler(None, {**_native.machines_given()[1], **certificates}, None, [], {})
+
+
+def programs_machines() -> Hosts | None:
+    """The machines that the user's program has named to this process, which acts for the user. None: there are none."""
+    machines, certificates = _native.machines_given()
+    return Hosts.known(machines, certificates) if machines else None
 
 
 def dialler_if_any(identity: StrPath | None, certificates: Mapping[str, str]) -> Dialler | None:
     """The same, for spaces; None if the user named no identity file and has none."""
     if identity is None and _native.acts_for("spaces"):
-        return Dialler(None, dict(certificates), None, [])
+        return _acting(certificates)
     text = read_identity(identity, USER, "spaces") if identity else own_identity(USER)
     return None if text is None else dialler(text, identity, certificates)
 
@@ -197,8 +213,7 @@ def _advice(machine: str, path: StrPath | None, service: Service | None) -> str:
     runs = f"this process runs at {machine} for a user, whose key stays where the user's program runs"
     if service is None:
         what = "managers and message passing programs need that key; spaces and copies can be delegated"
-        return f'{runs}; {what}: px.Manager(..., delegate="all")'
+        return f"{runs}; {what}; {_native.how_to_delegate('all')}"
     if path is not None and _native.acts_for(service):
         return f"{runs}; {service} are delegated to this process: leave identity= out"
-    how = "give the program the space itself, or say" if service == "spaces" else "say"
-    return f'{runs}, and who delegated no {service} to it; {how} in that program: px.Manager(..., delegate="{service}")'
+    return f"{runs}, and who delegated no {service} to it; {_native.how_to_delegate(service)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from phalanx import _native
 from phalanx._reach import Reach
 from phalanx.errors import RecruitError, SpaceError
 from phalanx.hosts import Machines, is_file
@@ -282,5 +283,16 @@ class Grid:
         networks = (*trusted, *(hosts.trusted if hosts else ()))
         return {"identity": identity, "policy": policy, "trusted": networks, "certificates": self.certificates}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._reach,)
+
     def __repr__(self) -> str:
         return f"Grid({list(self.machines)!r})" if self._reach.hosts else "Grid()"
+
+
+def _again(reach: Reach) -> Grid:
+    """A grid where it is unpickled. A process at an executor does not have the user's identity file. It acts for the
+    user as far as the user's program has delegated."""
+    grid = Grid.__new__(Grid)
+    grid._reach = reach if _native.acts_at() is None else reach._replace(identity=None)
+    return grid

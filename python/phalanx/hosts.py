@@ -7,7 +7,7 @@ import re
 import shlex
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -128,6 +128,15 @@ class Hosts:
         if not machines:
             raise RecruitError("the list of machines is empty; write one entry for each: machine:port")
         hosts._take(machines)
+        return hosts
+
+    @classmethod
+    def known(cls, machines: Mapping[str, str], certificates: Mapping[str, str]) -> Hosts:
+        """Machines by name that were read before: their addresses, and by these the names in their certificates."""
+        hosts = cls.__new__(cls)
+        hosts.path, hosts.trusted = None, []
+        hosts.addresses, hosts.machines = [*machines.values()], dict(machines)
+        hosts.certificates = dict(certificates)
         return hosts
 
     def only(self, names: Iterable[str]) -> Hosts:

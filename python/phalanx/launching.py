@@ -20,7 +20,18 @@ from phalanx._reach import Reach
 from phalanx.errors import LaunchError, RanksError, RanksTimeoutError
 from phalanx.hosts import Machines
 from phalanx.security import Rules
-from phalanx.words import LEVELS, TRANSPORTS, Level, Policy, StrPath, Transport
+from phalanx.words import (
+    LEVELS,
+    RANKS_DELEGATES,
+    SERVICES_OF,
+    TRANSPORTS,
+    Level,
+    Policy,
+    RanksDelegate,
+    StrPath,
+    Transport,
+    check_word,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -118,6 +129,7 @@ class RunOptions(TypedDict, total=False):
     patience: float | None
     transport: Transport
     level: Level | None
+    delegate: RanksDelegate | None
 
 
 class ReachOptions(TypedDict, total=False):
@@ -183,6 +195,11 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Unpa
         Seconds after which a stopped process (SIGSTOP, say) counts as lost and is ended. Default: no limit.
     transport, level
         ``"sockets"``: on this machine, links as between machines, of this level.
+    delegate
+        What processes at ``hosts``, and those that they start, may do in the user's name while the program runs:
+        ``"spaces"`` is to use all spaces, ``"copies"`` to copy and to ask about files at all executors, ``"all"`` both.
+        By default nothing: a program that is launched is given texts, and no space. Processes of this machine have the
+        user's identity file.
     policy, identity, trusted
         As for :class:`Manager`.
 
@@ -265,6 +282,7 @@ def _run(
     policy: Policy | Rules = "links",
     identity: Word | None = None,
     trusted: str | Iterable[str] = (),
+    delegate: RanksDelegate | None = None,
     checkpoints: tuple[int | None, int] | None = None,
     move_slow: tuple[float, int] | None = None,
 ) -> LaunchResult:
@@ -279,6 +297,8 @@ def _run(
         raise LaunchError('transport="sockets" is for processes of this machine, and level for transport="sockets"')
     if hosts is None and (per_host is not None or files):
         raise LaunchError("per_host and files need hosts: they are about other machines")
+    if delegate is not None:
+        check_word("delegate", delegate, RANKS_DELEGATES, LaunchError)
     variables = _commands.asked_variables(f"{name}={value}" for name, value in (env or {}).items())
     asked = [_commands.Program(n, [os.fspath(word) for word in words])]
     with ExitStack() as ending:
@@ -286,7 +306,8 @@ def _run(
         if capture_output and folder is None:
             folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="phalanx-output-")))
         reach = Reach.of(hosts, identity, policy, trusted)
-        commands, options = prepare(asked, variables, reach, per_host, [os.fspath(file) for file in files], cwd)
+        sent = [os.fspath(file) for file in files]
+        commands, options = prepare(asked, variables, reach, per_host, sent, cwd, delegate)
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
@@ -321,6 +342,7 @@ def prepare(
     per_host: int | None = None,
     files: Sequence[str] = (),
     cwd: Word | None = None,
+    delegate: RanksDelegate | None = None,
 ) -> tuple[list[tuple[int | None, list[bytes]]], dict[str, Any]]:
     """The commands and the options of a launcher.
 
@@ -335,6 +357,8 @@ def prepare(
         Files that executors get in addition to the programs.
     cwd
         The folder in which the programs and files are found, and in which processes of this machine run.
+    delegate
+        What processes at executors may do in the user's name.
 
     Raises
     ------
@@ -353,7 +377,8 @@ def prepare(
         for word in files:
             _commands.add_file(word, staged, folder)
         commands = [_commands.stage(program.command, staged, folder) for program in asked]
-        executors = (reach.hosts.addresses, reach.dialler(), token, reach.words(), per_host)
+        services = [] if delegate is None else [*SERVICES_OF[delegate]]
+        executors = (reach.hosts.addresses, reach.dialler(), token, reach.words(), per_host, services)
         variables = {VARIABLE: token.hex()} | variables
     counts = [program.processes for program in asked]
     encoded = [[os.fsencode(word) for word in command] for command in commands]

@@ -31,7 +31,7 @@ from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts
 from phalanx.security import Rules, leads_elsewhere
 from phalanx.skeletons import Program, Skeleton
-from phalanx.words import DELEGATES, Delegate, Policy, Service, StrPath, check_word
+from phalanx.words import DELEGATES, SERVICES_OF, Delegate, Policy, StrPath, check_word
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -56,13 +56,6 @@ PATIENCE = 0.1
 SILENCE = 1.6
 #: Largest number of tasks that a collection's size is reported as.
 MOST_TASKS = 1 << 53
-#: The services that each word delegates as a whole.
-_SERVICES: dict[Delegate, tuple[Service, ...]] = {
-    "given": (),
-    "spaces": ("spaces",),
-    "copies": ("copies",),
-    "all": ("spaces", "copies"),
-}
 #: Maximum number of interpreters on this machine. A larger number is taken for a mistake of the user.
 MOST_LOCAL = 1024
 
@@ -199,7 +192,7 @@ class Manager(Executor):
             show=show,
             gives=delegate is not None,
         )
-        for service in _SERVICES[delegate] if addresses is not None and delegate is not None else ():
+        for service in SERVICES_OF[delegate] if addresses is not None and delegate is not None else ():
             native.delegate(service, None)
         self._native = native if prologue is None else cast("_native.Manager", Prologue(native, prologue))
         self._submissions = Submissions(self._native)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 #: A path of a file or a folder on this machine.
@@ -34,6 +34,9 @@ Cage: TypeAlias = Literal["none", "limits", "files", "full"]
 #: What interpreters of other machines may do in the user's name, beside using the spaces that the program was given:
 #: nothing, use all spaces, copy, or both.
 Delegate: TypeAlias = Literal["given", "spaces", "copies", "all"]
+#: What the ranks of a program may do in the user's name: use all spaces, copy, or both. A program that is launched is
+#: given texts only, so that there is no ``"given"``.
+RanksDelegate: TypeAlias = Literal["spaces", "copies", "all"]
 #: What can be delegated to them.
 Service: TypeAlias = Literal["spaces", "copies"]
 #: Where the lines go that tasks print.
@@ -53,6 +56,14 @@ KEPT: tuple[Kept, ...] = get_args(Kept)
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 CAGES: tuple[Cage, ...] = get_args(Cage)
 DELEGATES: tuple[Delegate, ...] = get_args(Delegate)
+RANKS_DELEGATES: tuple[RanksDelegate, ...] = get_args(RanksDelegate)
+#: The services that each word delegates as a whole.
+SERVICES_OF: Mapping[Delegate, tuple[Service, ...]] = {
+    "given": (),
+    "spaces": ("spaces",),
+    "copies": ("copies",),
+    "all": ("spaces", "copies"),
+}
 OUTPUTS: tuple[OutputWord, ...] = get_args(OutputWord)
 
 

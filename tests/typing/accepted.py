@@ -58,7 +58,7 @@ def grids(level: Level) -> None:
     assert_type(grid.copy("data", "ws7:/data", level=level, keep=["owner"], links="skip"), px.transfer.CopyReport)
     assert_type(grid.sync("data", "ws7:/data", delete=True), px.transfer.SyncReport)
     assert_type(grid.files("ws7", level="safe"), px.Files)
-    assert_type(grid.mpirun("ring.py", n=2, timeout=3.0), px.launching.LaunchResult)
+    assert_type(grid.mpirun("ring.py", n=2, timeout=3.0, delegate="spaces"), px.launching.LaunchResult)
     assert_type(grid.bsprun(["ring.py"], 2, checkpoint=1, env={"A": "b"}), px.launching.LaunchResult)
 
 

@@ -3,11 +3,12 @@
 
 use crate::delegated;
 use crate::known_members::{KnownMember, KnownMembers, normal};
+use phalanx_core::wire::Given;
 use phalanx_net::address::Address;
 use phalanx_net::dial::Judge;
 use phalanx_net::identity::{IdentityError, Member, Service};
 use phalanx_net::sync::lock;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub struct Dialler {
     member: Member,
     /// The name in the certificate of the member at each address that the user named.
     named: Arc<HashMap<String, String>>,
+    /// The address of each machine of the user's grid, by name.
+    machines: Arc<BTreeMap<String, String>>,
     known: Known,
 }
 
@@ -57,7 +60,18 @@ impl Dialler {
         let named = Arc::new(named.into_iter().filter_map(key).collect());
         let in_process = || Known::Process(Arc::default());
         let known = known.map_or_else(in_process, |file| Known::File(KnownMembers::at(file)));
-        Dialler { member, named, known }
+        Dialler { member, named, machines: Arc::default(), known }
+    }
+
+    /// The same, which gives the processes of the user's program these names of machines, with their addresses.
+    pub fn naming(self, machines: BTreeMap<String, String>) -> Dialler {
+        Dialler { machines: Arc::new(machines), ..self }
+    }
+
+    /// What a process gets beside a delegation with this text.
+    pub(crate) fn given(&self, delegation: Option<String>) -> Given {
+        let certificates = self.named.iter().map(|(address, name)| (address.clone(), name.clone())).collect();
+        Given { delegation, machines: (*self.machines).clone(), certificates }
     }
 
     /// The identity that this end shows.

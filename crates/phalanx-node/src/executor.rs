@@ -314,6 +314,7 @@ impl Service {
     fn serve_ranks(&self, mut peer: Peer) -> io::Result<()> {
         let (shaken, user) = peer.shake_hands(&self.member, control::LEVELS)?;
         let entered = self.admit(&peer, &user, &self.launchers);
+        let certificate = shaken.peer_certificate().to_vec();
         let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_PIECE as u64)?;
         let _entered = match entered {
             Ok(entered) => entered,
@@ -325,6 +326,8 @@ impl Service {
         let terms = Terms {
             capacity: *capacity,
             user: &user,
+            certificate: &certificate,
+            member: &self.member,
             places: &self.places,
             policy,
             python: command.first().map_or("python3", String::as_str),

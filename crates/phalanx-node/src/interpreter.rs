@@ -5,6 +5,7 @@
 //! key that an interpreter authenticates with is made for it alone. The code that it runs never sees the machine's key.
 
 use crate::cage::{Bars, Opened};
+use crate::delegated::file::{Kept, VARIABLE};
 use crate::delegated::{self, Papers};
 use crate::ending::{self, Before};
 #[cfg(target_os = "linux")]
@@ -150,6 +151,9 @@ impl Process {
         let mut command = Command::new(program);
         command.args(arguments).stdin(stdio(child_end));
         bars.into_iter().for_each(|bars| bars.furnish(&mut command));
+        if let Some(folder) = bars.and_then(Bars::folder) {
+            command.env(VARIABLE, folder.join(Kept::name()));
+        }
         apart_from_terminal(&mut command);
         // Sets the libraries' thread counts, unless the user did. The interpreters are the parallelism, and threads of
         // libraries would compete with them.

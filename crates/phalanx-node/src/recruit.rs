@@ -4,6 +4,7 @@ use bytes::Bytes;
 use phalanx_core::event::Cause;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, Conflict};
+use phalanx_core::wire::Given;
 use phalanx_core::wire::machines::Kind;
 use phalanx_net::identity::{IdentityError, Scope};
 use phalanx_net::link::{Link, Reader};
@@ -86,11 +87,12 @@ pub trait Hold: Send {
     fn last_words(&mut self) -> Vec<(Kind, Bytes)> {
         Vec::new()
     }
-    /// The text of a delegation of the user to the interpreter. `None`: it is the user's own process and needs none.
+    /// What the user gives to the interpreter: with a delegation, unless the scope is empty. `None`: it is the user's own process
+    /// and needs nothing.
     ///
     /// # Errors
     /// The user's key cannot sign it.
-    fn delegate(&self, _scope: &Scope) -> Result<Option<String>, IdentityError> {
+    fn delegate(&self, _scope: &Scope) -> Result<Option<Given>, IdentityError> {
         Ok(None)
     }
     /// Whether its process is known to be alive and not stopped. Then it is silent only because its machine is busy.

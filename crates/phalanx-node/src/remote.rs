@@ -11,7 +11,7 @@ use crate::recruit::{Hold, LASTS, Recruit, RecruitError, Source};
 use phalanx_core::event::Cause;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, LevelSet, Levels, Policy};
-use phalanx_core::wire::{FromExecutor, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, decode};
+use phalanx_core::wire::{FromExecutor, Given, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, decode};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Expected, Introduced, Target, dial};
 use phalanx_net::frames::Frame;
@@ -522,9 +522,11 @@ impl Hold for Requested {
     }
 
     /// The interpreter's certificate came over the control link, which is private, from the executor whose certificate is named.
-    fn delegate(&self, scope: &Scope) -> Result<Option<String>, IdentityError> {
-        let member = self.host.dialler.member();
-        member.delegate([&self.certificate, &self.session.certificate], scope, self.program, LASTS).map(Some)
+    fn delegate(&self, scope: &Scope) -> Result<Option<Given>, IdentityError> {
+        let (dialler, whom) = (&self.host.dialler, [&self.certificate[..], &self.session.certificate]);
+        let delegate = || dialler.member().delegate(whom, scope, self.program, LASTS);
+        let text = (!scope.is_empty()).then(delegate).transpose()?;
+        Ok(Some(dialler.given(text)))
     }
 
     fn is_alive(&self) -> bool {

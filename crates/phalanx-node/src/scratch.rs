@@ -135,6 +135,20 @@ impl Folder {
         file.write_all(bytes)
     }
 
+    /// Writes a file at once, in place of one that is there. Until then its bytes are in the file `beside`.
+    pub fn replace(&self, name: &str, beside: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut how = OpenOptions::new();
+        how.write(true).create_new(true).mode(0o600);
+        let written = self.opened.open_with(beside, &how).and_then(|mut file| file.write_all(bytes));
+        let replaced = written.and_then(|()| self.opened.rename(beside, &self.opened, name));
+        replaced.inspect_err(|_| self.remove(beside))
+    }
+
+    /// Removes a file, if it is there.
+    pub fn remove(&self, name: &str) {
+        let _ = self.opened.remove_file(name);
+    }
+
     /// Closes the last file. A program that is still open for writing could not be executed.
     pub fn finish(&self) {
         *lock(&self.file) = None;
@@ -286,6 +300,23 @@ mod tests {
         assert_eq!((mode(""), mode("bin/a.out"), mode("data")), (0o700, 0o700, 0o600));
         assert_eq!(fs::read(path.join("bin/a.out")).unwrap(), b"onetwo");
         drop(folder);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_is_replaced_at_once_and_no_link_leads_it_out() {
+        let (folder, other) = (Folder::new().unwrap(), tempfile::tempdir().unwrap());
+        let (outside, path) = (other.path().join("file"), folder.path().join("file"));
+        fs::write(&outside, "kept").unwrap();
+        symlink(&outside, &path).unwrap();
+        symlink(&outside, folder.path().join("beside")).unwrap();
+        assert!(folder.replace("file", "beside", b"x").is_err(), "another file is there");
+        folder.replace("file", "beside", b"one").unwrap();
+        folder.replace("file", "beside", b"two").unwrap();
+        assert_eq!((fs::read(&outside).unwrap(), fs::read(&path).unwrap()), (b"kept".to_vec(), b"two".to_vec()));
+        assert_eq!(fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(!folder.path().join("beside").exists());
+        folder.remove("file");
         assert!(!path.exists());
     }
 

@@ -1,6 +1,7 @@
 //! A grid's certificates, as the texts of files, and the members that are expected.
 
 use crate::errors::{identity, raise};
+use phalanx_core::wire::Given;
 use phalanx_net::identity::{
     Authority, IdentityError, Member, Revoked, Role, Service, fingerprint, first_certificate, request, role_and_name,
 };
@@ -11,7 +12,7 @@ use phalanx_node::known_members::{KnownError, KnownMember, KnownMembers};
 use phalanx_node::recruit::LASTS;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 /// Makes the authority file of a new grid. With a passphrase its key is locked.
@@ -128,10 +129,10 @@ pub fn check_member(text: &str, file: &str) -> PyResult<(&'static str, String, b
 
 /// The user's identity, and whom it expects, as Python passes it: the text of the identity file (`None`: what the user has
 /// delegated to this process), the names in the certificates
-/// of the members by address, the file of the members that answered first at other addresses, and the files with lists of revoked
-/// certificates.
+/// of the members by address, the file of the members that answered first at other addresses, the files with lists of revoked
+/// certificates, and the addresses of the grid's machines by name.
 #[derive(FromPyObject)]
-pub struct Dialler(Option<String>, HashMap<String, String>, Option<PathBuf>, Vec<PathBuf>);
+pub struct Dialler(Option<String>, HashMap<String, String>, Option<PathBuf>, Vec<PathBuf>, BTreeMap<String, String>);
 
 impl Dialler {
     /// The caller, who has this role.
@@ -161,8 +162,8 @@ impl Dialler {
     }
 
     fn with(self, member: Member) -> NodeDialler {
-        let Dialler(_, certificates, known, revoked) = self;
-        NodeDialler::new(member.heeding(revoked), certificates, known)
+        let Dialler(_, certificates, known, revoked, machines) = self;
+        NodeDialler::new(member.heeding(revoked), certificates, known).naming(machines)
     }
 }
 
@@ -176,6 +177,21 @@ fn nothing_delegated(service: Service) -> PyErr {
 #[pyfunction]
 pub fn acts_at() -> Option<String> {
     delegated::machine()
+}
+
+/// What a user does to delegate what the word says (`spaces`, `copies` or `all`) to processes as this one.
+#[pyfunction]
+#[pyo3(signature = (word, /))]
+pub fn how_to_delegate(word: &str) -> String {
+    delegated::how(word)
+}
+
+/// The machines that the user's program has named to this process: addresses by name, and the names in
+/// certificates by address.
+#[pyfunction]
+pub fn machines_given() -> (BTreeMap<String, String>, BTreeMap<String, String>) {
+    let Given { machines, certificates, .. } = delegated::given();
+    (machines, certificates)
 }
 
 /// The mark in a pickle that stands for the spaces with these names, as `ws7/jobs`.

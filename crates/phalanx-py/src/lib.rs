@@ -55,6 +55,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grid::acts_at, module)?)?;
     module.add_function(wrap_pyfunction!(grid::acts_for, module)?)?;
     module.add_function(wrap_pyfunction!(grid::delegation_lasts, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::how_to_delegate, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::machines_given, module)?)?;
     module.add_function(wrap_pyfunction!(grid::mark_given, module)?)?;
     module.add_function(wrap_pyfunction!(grid::known_members, module)?)?;
     module.add_function(wrap_pyfunction!(grid::forget_member, module)?)?;

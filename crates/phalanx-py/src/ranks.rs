@@ -1,6 +1,6 @@
 //! The launcher of message passing programs for `phalanx mpirun`.
 
-use crate::errors::raise;
+use crate::errors::{identity, raise};
 use crate::grid::Dialler;
 use crate::manager::interruptibly;
 use crate::policy::Words;
@@ -9,7 +9,7 @@ use phalanx_core::level::Level;
 use phalanx_core::spmd::Limit;
 use phalanx_core::wire::machines::Exit;
 use phalanx_net::address::Address;
-use phalanx_net::identity::Role;
+use phalanx_net::identity::{Extent, Role, Scope};
 use phalanx_node::ranks::job::{Block, Checkpoints, Hosts, Job, LaunchError, Staged};
 use phalanx_node::ranks::launcher::{self as node, Report};
 use phalanx_node::ranks::output::Look;
@@ -18,9 +18,9 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Executors: their addresses, the user's identity and whom it expects, the token of the user's program, the policy, and the most
-/// ranks on each.
-type Executors = (Vec<String>, Dialler, [u8; 16], Words, Option<u32>);
+/// Executors: their addresses, the user's identity and whom it expects, the token of the user's program, the policy, the most
+/// ranks on each, and the services that are delegated to them.
+type Executors = (Vec<String>, Dialler, [u8; 16], Words, Option<u32>, Vec<String>);
 
 /// A process that has ended: its rank, its exit code (negative: a signal; none: unknown), and why.
 type Ended = (u32, Option<i32>, String);
@@ -106,8 +106,13 @@ impl Launcher {
     }
 }
 
-fn to_hosts((addresses, dialler, program, policy, most): Executors) -> PyResult<Hosts> {
+fn to_hosts((addresses, dialler, program, policy, most, services): Executors) -> PyResult<Hosts> {
     let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
     let addresses = addresses.map_err(|error| raise("RecruitError", error))?;
-    Ok(Hosts { addresses, dialler: dialler.read(Role::User)?, program, policy: policy.read()?, most })
+    let mut scope = Scope::default();
+    for service in services {
+        let service = service.parse().map_err(|error: String| raise("IdentityError", error))?;
+        scope.add(service, Extent::All).map_err(identity)?;
+    }
+    Ok(Hosts { addresses, dialler: dialler.read(Role::User)?, program, policy: policy.read()?, most, scope })
 }

@@ -23,7 +23,7 @@ from phalanx.cli._streams import is_terminal
 from phalanx.grid import Grid
 from phalanx.launching import PATIENCE, end_program, prepare
 from phalanx.security import read_policy
-from phalanx.words import AUTHENTICATED, LEVELS, TRANSPORTS
+from phalanx.words import AUTHENTICATED, LEVELS, RANKS_DELEGATES, TRANSPORTS, RanksDelegate
 
 #: They end the program; a second one does so at once. The others are passed on.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -36,6 +36,7 @@ OF_HOSTS = {
     "policy": "--policy",
     "trusted": "--trusted",
     "identity": "--identity",
+    "delegate": "--delegate",
     "move_slow": "--move-slow",
 }
 
@@ -94,6 +95,11 @@ OPTIONS = [
     POLICY,
     TRUSTED,
     IDENTITY,
+    click.option(
+        "--delegate",
+        type=click.Choice(RANKS_DELEGATES),
+        help="What processes at executors may do in your name: use all spaces, copy, or both. [default: nothing]",
+    ),
     click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="PROGRAM [ARGUMENT]..."),
 ]
 
@@ -146,6 +152,7 @@ def _run(
     policy: str,
     trusted: tuple[str, ...],
     identity: Path | None,
+    delegate: RanksDelegate | None,
     checkpoint: int | None = None,
     restarts: int | None = None,
     move_slow: tuple[float, int] | None = None,
@@ -163,7 +170,7 @@ def _run(
     if move_slow is not None and checkpoint == 0:
         raise click.UsageError("--move-slow needs checkpoints, at which processes are moved")
     grid = Grid(hosts, identity=identity, policy=read_policy(policy), trusted=trusted)
-    commands, options = prepare(asked, variables, grid.reach, per_host, files)
+    commands, options = prepare(asked, variables, grid.reach, per_host, files, delegate=delegate)
     if options["executors"] is not None:
         for weaker in _native.weaker(options["executors"][3]):
             click.echo(f"links may be weaker than by default: {weaker}", err=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from phalanx import _native
 from phalanx._native import LocalSpace
-from phalanx._reach import Reach, dialler_if_any
+from phalanx._reach import Reach, dialler_if_any, programs_machines
 from phalanx.errors import SpaceError
 from phalanx.hosts import Hosts, is_file, read_hosts, with_port
 from phalanx.security import Rules
@@ -122,7 +122,7 @@ def reach(
         raise SpaceError("a served space is kept in its server's directory: say durable=True")
     way = Reach.of(None, identity, policy, trusted)
     return _native.RemoteSpace(
-        address,
+        _as_the_program_names(address),
         options,
         objects,
         dialler=dialler_if_any(identity, certificates or {}),
@@ -131,6 +131,13 @@ def reach(
         members=list(members),
         seconds=seconds,
     )
+
+
+def _as_the_program_names(address: str) -> str:
+    """The address of a space. In a process that acts for a user, a machine may have a name of the user's program."""
+    machine, slash, name = address.rpartition("/")
+    known = programs_machines() if slash and is_at_machine(address) else None
+    return address if known is None or machine not in known.machines else f"{known.machines[machine]}/{name}"
 
 
 def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> tuple[str, list[str]]:

@@ -200,7 +200,8 @@ def copy(
     those of a target have a file system together. All take shares at once: files, and ranges of large ones.
     ``streams`` and ``threads`` are then of each pair of machines.
 
-    A task at an executor copies as its user if the manager was told ``delegate="copies"`` or ``"all"``.
+    A task or a rank at an executor copies as its user if the manager or ``mpirun`` was told ``delegate="copies"`` or
+    ``"all"``. The names of machines are there those that the manager or ``mpirun`` was given.
 
     What cannot be copied is in the report's ``failures``, and the rest goes on. Raises TransferError where nothing can
     be copied, or the copy was cut; PolicyError where the ends have no level in common; IdentityError; ValueError where

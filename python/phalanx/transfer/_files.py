@@ -64,8 +64,8 @@ class Files:
 
     ``host``: ``"lab:7400"``, or the name of a machine among ``hosts``. ``level``: of the link; by default as the policy
     says. Paths are absolute. Threads may share it. What is refused raises TransferError, whose ``errno`` says why
-    (ENOENT, EEXIST, EACCES, ...); PolicyError and IdentityError as for :func:`phalanx.copy`. A task at an
-    executor asks as its user if the manager was told ``delegate="copies"`` or ``"all"``.
+    (ENOENT, EEXIST, EACCES, ...); PolicyError and IdentityError as for :func:`phalanx.copy`. A task or a
+    rank at an executor asks as its user if the manager or ``mpirun`` was told ``delegate="copies"`` or ``"all"``.
     """
 
     def __init__(

@@ -1,9 +1,10 @@
 //! The messages between a message passing program's launcher and the executors, with one link for each machine.
 //!
-//! The machine makes an offer. It gets its part of the program, and then the files, which go into a folder of their
-//! own. The ranks are started. Until all have ended, their messages and output are sent back. If the link ends, so do
+//! The machine makes an offer. It gets its part of the program, and what the user delegates to it. Then it gets the
+//! files, which go into a folder of their own. The ranks are started. Until all have ended, their messages and output are sent back. If the link ends, so do
 //! the ranks.
 
+use super::Given;
 use super::ranks::{FromRank, ToRank};
 use crate::level::LevelSet;
 use core::net::IpAddr;
@@ -101,6 +102,8 @@ pub enum ToMachine {
     /// Reserve places for this part, which is number `machine` of the program's `machines`. A restarted program is
     /// recognized by `program`. It finds its folder unchanged if an earlier link of it is still there.
     Begin { part: Part, machine: u32, machines: Vec<IpAddr>, program: [u8; 16] },
+    /// What the user gives the ranks here, and what they start. It replaces what was given before.
+    Delegation { given: Given },
     /// A file follows in pieces, up to the next file. Folders in its name are made.
     File { name: String, executable: bool },
     /// The next bytes of the file, in the body.
@@ -125,8 +128,9 @@ pub enum ToMachine {
 pub enum FromMachine {
     /// The number of ranks that this machine can have, and how many places are free now for the asking program.
     Offer { capacity: u32, free: u32, phalanx: String },
-    /// The places are reserved. For each machine, the levels that links with its ranks may have, for each mark.
-    Begun { levels: Vec<[LevelSet; 3]> },
+    /// The places are reserved. For each machine, the levels that links with its ranks may have, for each mark. The
+    /// certificate, in DER, is the one with which the ranks here can act for their user.
+    Begun { levels: Vec<[LevelSet; 3]>, certificate: Vec<u8> },
     /// The request is refused, with the reason.
     Refused { reason: String },
     /// This many bytes of files, or of standard input, were written.

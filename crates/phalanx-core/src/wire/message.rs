@@ -6,6 +6,7 @@ use crate::cage::Report as CageReport;
 use crate::ids::{FiringId, ProgramId};
 use crate::level::{LevelSet, Levels, Mark};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// In place of a number of tokens: the token leaves by the other way (see `Instruction::past`).
 pub const PAST: u32 = u32::MAX;
@@ -44,8 +45,19 @@ pub enum ToInterpreter {
     Shown { bytes: u32 },
     /// Heartbeat of the manager.
     Beat,
-    /// The user's delegation to this interpreter, in the body. It replaces an earlier one.
+    /// What the user gives to this interpreter: a [`Given`] in the body. It replaces an earlier one.
     Delegation,
+}
+
+/// What a user's program gives its processes at executors: the right to act for the user, and its names of machines.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// The text of the delegation. `None`: nothing is delegated.
+    pub delegation: Option<String>,
+    /// The address of each machine of the user's grid, by name.
+    pub machines: BTreeMap<String, String>,
+    /// The name in the certificate of the machine at each address, where the user's list of machines tells it.
+    pub certificates: BTreeMap<String, String>,
 }
 
 /// An instruction that is fired on the output of the one before it, and the mark of its own output.

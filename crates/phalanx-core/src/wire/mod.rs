@@ -19,7 +19,7 @@ mod tokens;
 pub mod transfer;
 pub mod universe;
 
-pub use message::{Follow, FromExecutor, FromInterpreter, PAST, Stayed, ToExecutor, ToInterpreter};
+pub use message::{Follow, FromExecutor, FromInterpreter, Given, PAST, Stayed, ToExecutor, ToInterpreter};
 pub use tokens::{ALIGNMENT, Attached, Shape, Tokens};
 
 use crate::error::WireError;
@@ -119,6 +119,11 @@ pub fn encode<M: Serialize>(message: &M, body: u64) -> Vec<u8> {
     let prefix = Prefix { header: bytes.len() - PREFIX, body, place: None };
     bytes[..PREFIX].copy_from_slice(&prefix.encode());
     bytes
+}
+
+/// Encodes what is the body of a message. [`decode`] reads it.
+pub fn encode_body<T: Serialize>(body: &T) -> Vec<u8> {
+    postcard::to_stdvec(body).expect("messages of this crate serialize into memory")
 }
 
 /// Sets the place of the body in the start of a frame made by [`encode`].

@@ -163,6 +163,11 @@ impl Cage {
 }
 
 impl Bars {
+    /// The folder of the program, if it has one.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     /// What may be opened. `None`: files are not kept apart.
     pub fn opened(&self) -> Option<Opened> {
         let mut opened = self.paths.as_deref()?.clone();

@@ -20,7 +20,7 @@ use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
 use phalanx_core::flow::{Config, Engine, Goal, Graph, Marks, RunOptions};
 use phalanx_core::ids::{InterpreterId, ProgramId, RunId};
 use phalanx_core::level::Agreed;
-use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode};
+use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode, encode_body};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Delegation, Extent, IdentityError, Scope, Service};
 use phalanx_net::sync::lock;
@@ -359,7 +359,7 @@ impl Core {
         }
     }
 
-    /// Sends every interpreter a delegation of what the user allows now.
+    /// Sends every interpreter what the user gives it now.
     fn delegate_to_all(&self) -> Result<(), IdentityError> {
         let seats: Vec<_> = lock(&self.seats).values().cloned().collect();
         seats.iter().try_for_each(|seat| self.delegate_to(seat))
@@ -367,16 +367,15 @@ impl Core {
 
     fn delegate_to(&self, seat: &Seat) -> Result<(), IdentityError> {
         let scope = lock(&self.scope).clone();
-        if scope.is_empty() {
-            return Ok(());
-        }
-        let Some(text) = lock(&seat.hold).delegate(&scope)? else { return Ok(()) };
-        let until = Delegation::end_of(&text).unwrap_or_default();
-        let message = ToInterpreter::Delegation;
-        seat.link.queue(message.mark(), encode(&message, text.len() as u64), vec![text.into()]);
+        let Some(given) = lock(&seat.hold).delegate(&scope)? else { return Ok(()) };
+        let (message, body) = (ToInterpreter::Delegation, encode_body(&given));
+        seat.link.queue(message.mark(), encode(&message, body.len() as u64), vec![body.into()]);
         seat.link.flush();
-        let scope = scope.to_string().trim_end().replace('\n', ", ");
-        self.journal.record(&Fact::Delegated { interpreter: seat.id, scope, until });
+        if let Some(text) = &given.delegation {
+            let until = Delegation::end_of(text).unwrap_or_default();
+            let scope = scope.to_string().trim_end().replace('\n', ", ");
+            self.journal.record(&Fact::Delegated { interpreter: seat.id, scope, until });
+        }
         Ok(())
     }
 

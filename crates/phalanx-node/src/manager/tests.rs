@@ -4,7 +4,7 @@ use super::*;
 use crate::recruit::Hold;
 use phalanx_core::ids::FiringId;
 use phalanx_core::level::{Level, Levels, Mark};
-use phalanx_core::wire::MAX_BODY;
+use phalanx_core::wire::{Given, MAX_BODY};
 use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_net::socket::Socket;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,7 +16,7 @@ struct Asked {
     firing: FiringId,
     link: Arc<Link>,
     /// The delegations that arrived before it.
-    delegations: Vec<Bytes>,
+    delegations: Vec<String>,
 }
 
 impl Asked {
@@ -58,8 +58,9 @@ impl Hold for Held {
         Cause::Died { how: "by the test".into() }
     }
 
-    fn delegate(&self, scope: &Scope) -> Result<Option<String>, IdentityError> {
-        Ok(Some(scope.to_string()))
+    fn delegate(&self, scope: &Scope) -> Result<Option<Given>, IdentityError> {
+        let delegation = (!scope.is_empty()).then(|| scope.to_string());
+        Ok(Some(Given { delegation, ..Given::default() }))
     }
 
     fn is_alive(&self) -> bool {
@@ -67,12 +68,16 @@ impl Hold for Held {
     }
 }
 
+fn delegation_in(body: &[u8]) -> Option<String> {
+    decode::<Given>(body).ok()?.delegation
+}
+
 fn interpret(link: Arc<Link>, reader: Reader, tell: &Sender<Asked>) {
     let ready = encode(&FromInterpreter::Ready { pid: 1 }, 0);
     link.send(Mark::None, ready, Vec::new()).expect("is sent");
     let mut delegations = Vec::new();
     let on_frame = |frame: Frame| match decode(&frame.header) {
-        Ok(ToInterpreter::Delegation) => delegations.push(frame.body),
+        Ok(ToInterpreter::Delegation) => delegations.extend(delegation_in(&frame.body)),
         Ok(ToInterpreter::Fire { firing, .. }) => {
             let _ = tell.send(Asked { firing, link: link.clone(), delegations: delegations.clone() });
         }

@@ -132,8 +132,7 @@ impl Executors {
     fn look(&self, output: &Output, happenings: &Teller) -> Result<Vec<Reached>, Miss> {
         let most = self.hosts.most.unwrap_or(u32::MAX);
         let reach = |number: usize, address: &Address| {
-            let host =
-                Host::reach(address, &self.hosts.dialler, self.hosts.program, output.clone(), happenings.clone());
+            let host = Host::reach(address, &self.hosts, output.clone(), happenings.clone());
             let offer = |host: Host| {
                 let (name, address, free) = (host.name.clone(), Some(host.address.clone()), most.min(host.free));
                 (Offer { name, address, free, ..Offer::default() }, (number, host))

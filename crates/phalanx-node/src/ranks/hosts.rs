@@ -1,8 +1,9 @@
 //! The launcher's side of an executor: reaches it, asks for places, sends the files, and receives events until all ranks have
 //! ended.
 
+use super::delegating::Delegating;
 use super::happening::{Happening, Teller};
-use super::job::Staged;
+use super::job::{Hosts, Staged};
 use super::machine::Event;
 use super::output::Output;
 use super::streams::Taker;
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 const PAUSE: Duration = Duration::from_millis(100);
@@ -73,6 +74,7 @@ impl From<String> for Unreached {
 /// State shared by the host's threads.
 struct Shared {
     link: Arc<Link>,
+    delegating: Delegating,
     /// Credit for the pieces of files and of standard input.
     credit: Credit,
     /// The machine's number in the program, and its ranks, once they are known.
@@ -92,25 +94,20 @@ struct Shared {
 const UNKNOWN: usize = usize::MAX;
 
 impl Host {
-    /// Reaches an executor and gets its offer to `program`, the user's program that starts the ranks. Events of its ranks
-    /// arrive as happenings, and their output goes to `output`.
-    pub fn reach(
-        address: &Address,
-        dialler: &Dialler,
-        program: [u8; 16],
-        output: Output,
-        happenings: Teller,
-    ) -> Result<Host, Unreached> {
+    /// Reaches an executor and gets its offer to the user's program that starts the ranks. Events of its ranks arrive as
+    /// happenings, and their output goes to `output`.
+    pub fn reach(address: &Address, hosts: &Hosts, output: Output, happenings: Teller) -> Result<Host, Unreached> {
         let failed = |error: io::Error| unreachable(address, &error);
-        let called = Host::call(address, dialler)?;
+        let called = Host::call(address, &hosts.dialler)?;
         let name = called.name().map_err(|error| error.to_string())?;
         let ip = called.address().map_err(failed)?.ip();
+        let delegating = Delegating::new(hosts, called.certificate());
         let (link, reader) = called.link(MOST_PIECE as u64).map_err(failed)?;
         let (part, unwritten) = (Mutex::new(None), AtomicUsize::new(0));
         let [started, drained, forgotten, silent] = [const { AtomicBool::new(false) }; 4];
+        let credit = Credit::new(WINDOW);
         let shared =
-            Shared { link, credit: Credit::new(WINDOW), part, unwritten, started, drained, forgotten, silent, ip };
-        let shared = Arc::new(shared);
+            Arc::new(Shared { link, delegating, credit, part, unwritten, started, drained, forgotten, silent, ip });
         let (answered, answers) = sync_channel(MOST_ANSWERS);
         let (written, to_write) = channel();
         let reading = Reading { shared: shared.clone(), answered, written, happenings: happenings.clone() };
@@ -119,7 +116,7 @@ impl Host {
         let write = move || writing.write(&to_write, output, &happenings);
         thread::Builder::new().name("phalanx-output".into()).spawn(write).map_err(failed)?;
         let mut host = Host { name, ip, free: 0, address: address.clone(), shared, answers: Mutex::new(answers) };
-        host.tell(&ToMachine::Ask { program });
+        host.tell(&ToMachine::Ask { program: hosts.program });
         match host.answer(DIAL_PATIENCE) {
             Ok(FromMachine::Offer { free, phalanx, .. }) => {
                 check_version(address, &phalanx)?;
@@ -137,8 +134,8 @@ impl Host {
         called.map_err(|error| Unreached { why: unreachable(address, &error), is_stranger: is_unexpected(&error) })
     }
 
-    /// Asks for places. For each machine of the program, the answer names the levels that links between its ranks and those of
-    /// this one may have.
+    /// Asks for places, and delegates to the ranks there what the user allows. For each machine of the program, the answer names
+    /// the levels that links between its ranks and those of this one may have.
     pub fn begin(
         &self,
         part: Part,
@@ -152,7 +149,12 @@ impl Host {
         let count = machines.len();
         self.tell(&ToMachine::Begin { part, machine: number as u32, machines, program });
         match self.answer(BEGIN_PATIENCE)? {
-            FromMachine::Begun { levels } if levels.len() == count => Ok(levels),
+            FromMachine::Begun { levels, certificate } if levels.len() == count => {
+                let delegation = self.shared.delegating.begin(certificate);
+                let delegation = delegation.map_err(|error| format!("{}: {error}", self.address))?;
+                self.tell(&delegation);
+                Ok(levels)
+            }
             _ => Err(format!("{} does not keep to the protocol", self.address)),
         }
     }
@@ -315,6 +317,7 @@ impl Reading {
                     pulse.set_silence(SILENCE);
                 }
                 pulse.pause(link, &ToMachine::Beat);
+                shared.delegating.renew(Instant::now()).iter().for_each(|message| tell(link, message));
             },
         );
         shared.credit.close();

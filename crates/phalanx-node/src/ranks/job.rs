@@ -5,6 +5,7 @@ use crate::dialler::Dialler;
 use phalanx_core::level::{Level, Policy};
 use phalanx_core::spmd::Limit;
 use phalanx_net::address::Address;
+use phalanx_net::identity::Scope;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -84,6 +85,8 @@ pub struct Hosts {
     pub policy: Policy,
     /// Most ranks on each executor.
     pub most: Option<u32>,
+    /// What the ranks may use in the user's name.
+    pub scope: Scope,
 }
 
 /// A file that goes to every machine: its name there, and its path here.

@@ -7,6 +7,8 @@ mod again;
 mod at_once;
 mod child;
 mod claim;
+mod delegated_file;
+mod delegating;
 mod executors;
 mod guard;
 mod happening;

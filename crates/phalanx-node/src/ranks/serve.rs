@@ -1,5 +1,6 @@
 //! The executor's side: runs the ranks of one program on this machine, for a launcher on another machine.
 
+use super::delegated_file::DelegatedFile;
 use super::machine::{Event, Machine};
 use super::streams::{self, Taker};
 use crate::cage::Cage;
@@ -11,9 +12,9 @@ use bytes::Bytes;
 use phalanx_core::level::{LevelSet, Mark, Policy};
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
 use phalanx_core::wire::ranks::{CHECKPOINTS, Entry, MOST_RANKS, ToRank, frame};
-use phalanx_core::wire::{VERSION, decode, encode};
+use phalanx_core::wire::{Given, VERSION, decode, encode};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::Role;
+use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_net::sync::lock;
 use rustix::io::Errno;
@@ -41,6 +42,10 @@ pub struct Terms<'a> {
     pub capacity: u32,
     /// The user whose launcher this is.
     pub user: &'a str,
+    /// The user's certificate, in DER.
+    pub certificate: &'a [u8],
+    /// This machine.
+    pub member: &'a Member,
     /// The places of this machine, from which the ranks' places are taken.
     pub places: &'a Arc<Places>,
     /// The levels that links of ranks may have.
@@ -67,6 +72,7 @@ pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
         terms,
         share: None,
         running: None,
+        delegated: None,
         folder: None,
         part: None,
         machine: 0,
@@ -122,6 +128,8 @@ struct Serving<'a> {
     /// The program's share of the places, once the program is known.
     share: Option<Share>,
     running: Option<Running>,
+    /// What the user delegates to the ranks here.
+    delegated: Option<DelegatedFile>,
     folder: Option<Arc<Folder>>,
     part: Option<Part>,
     /// This machine's number in the program.
@@ -162,6 +170,7 @@ impl Serving<'_> {
                 Ok(())
             }
             Ok(ToMachine::Begin { part, machine, machines, program }) => self.begin(part, machine, machines, program),
+            Ok(ToMachine::Delegation { given }) => self.take_delegation(given),
             Ok(ToMachine::File { name, executable }) => self.folder()?.begin(&name, executable),
             Ok(ToMachine::Piece) => {
                 self.folder()?.write(&frame.body)?;
@@ -207,9 +216,11 @@ impl Serving<'_> {
         let folder = self.folder_of(program)?;
         let checkpoints = folder.checkpoints(0)?.into_os_string().into_vec();
         let path = folder.path().to_owned();
-        self.folder = Some(folder);
+        self.folder = Some(folder.clone());
+        let (delegated, certificate) = DelegatedFile::new(folder, self.terms.certificate, self.terms.member)?;
+        let variable = self.delegated.insert(delegated).variable();
         for (_, program) in &mut part.programs {
-            program.environment.push((CHECKPOINTS.into(), checkpoints.clone()));
+            program.environment.extend([(CHECKPOINTS.into(), checkpoints.clone()), variable.clone()]);
             // A folder that a program names is relative to the program's own folder, unless it is an absolute path.
             let below = |named: &Vec<u8>| path.join(OsStr::from_bytes(named)).into_os_string().into_vec();
             program.folder = program.folder.as_ref().map(below);
@@ -223,8 +234,15 @@ impl Serving<'_> {
         (self.part, self.machine) = (Some(part), machine);
         self.offered = machines.into_iter().map(|peer| (peer, self.levels_for(peer))).collect();
         let levels = self.offered.iter().map(|(_, levels)| *levels).collect();
-        tell(self.link, &FromMachine::Begun { levels });
+        tell(self.link, &FromMachine::Begun { levels, certificate });
         Ok(())
+    }
+
+    /// Takes what the user delegates to the ranks here. If it cannot be written while they run, they go on with what they have.
+    fn take_delegation(&mut self, given: Given) -> io::Result<()> {
+        let delegated = self.delegated.as_mut().ok_or_else(|| io::Error::other("no part was begun"))?;
+        let written = delegated.give(given);
+        if self.running.is_some() { Ok(()) } else { written }
     }
 
     /// The levels that this machine's owner allows for links between a user's ranks here and those on the other machine.

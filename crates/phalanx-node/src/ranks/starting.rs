@@ -120,8 +120,7 @@ impl Starting {
         let others = hosts.addresses.iter().filter(|it| Some(*it) != leaving && !self.left.contains(it));
         let others: Vec<Address> = others.cloned().collect();
         let reach = |_: usize, address: &Address| {
-            let reached =
-                Host::reach(address, &hosts.dialler, hosts.program, self.output.clone(), self.happenings.clone());
+            let reached = Host::reach(address, hosts, self.output.clone(), self.happenings.clone());
             Ok(reached.ok().map(|host| (host.name.clone(), self.room(hosts, &host))))
         };
         let offers = at_once(&others, reach).map_err(|error| error.to_string())?;
@@ -238,9 +237,8 @@ impl Starting {
     }
 
     fn reach(&self, hosts: &Hosts) -> Result<Vec<Host>, LaunchError> {
-        let reach = |_: usize, address: &Address| {
-            Ok(Host::reach(address, &hosts.dialler, hosts.program, self.output.clone(), self.happenings.clone()))
-        };
+        let reach =
+            |_: usize, address: &Address| Ok(Host::reach(address, hosts, self.output.clone(), self.happenings.clone()));
         let outcomes = at_once(&hosts.addresses, reach)?.into_iter();
         let (reached, failed): (Vec<_>, Vec<_>) = outcomes.partition(Result::is_ok);
         let failed: Vec<Unreached> = failed.into_iter().filter_map(Result::err).collect();

@@ -4,9 +4,9 @@
 
 use crate::options;
 use phalanx_core::level::{Level, Levels, Mark};
-use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Program, ToMachine};
+use phalanx_core::wire::machines::{Exit, FromMachine, MOST_PIECE, Part, Program, ToMachine};
 use phalanx_core::wire::ranks::{Entry, Listens, ToRank};
-use phalanx_core::wire::{decode, encode};
+use phalanx_core::wire::{Given, decode, encode};
 use phalanx_net::dial::{Expected, dial};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Authority, Member, Role};
@@ -182,4 +182,35 @@ fn input_beyond_the_window_ends_the_link() {
         assert!(Instant::now() < until, "the executor ends the link");
         launcher.beat();
     }
+}
+
+#[test]
+fn ranks_find_what_is_delegated_to_them_and_what_replaces_it() {
+    let mut launcher = Launcher::new();
+    let given = |name: &str| Given { delegation: Some(name.to_owned()), ..Given::default() };
+    launcher.say(&ToMachine::Delegation { given: given("early") });
+    assert!(launcher.refusal().contains("no part was begun"));
+    let finds = "until grep -q first $PHALANX_DELEGATED; do sleep 0.05; done; echo; \
+                 until grep -q second $PHALANX_DELEGATED; do sleep 0.05; done; exit 7";
+    launcher.begin(part(1, &["sh", "-c", finds]));
+    let FromMachine::Begun { certificate, .. } = launcher.hear() else { panic!("it was not begun") };
+    assert!(!certificate.is_empty());
+    launcher.say(&ToMachine::Delegation { given: given("first") });
+    launcher.say(&ToMachine::Start);
+    let printed = launcher.hear_unless(|message| !matches!(message, FromMachine::Output { .. }));
+    assert!(matches!(printed, FromMachine::Output { .. }), "it has found the first");
+    launcher.say(&ToMachine::Delegation { given: given("second") });
+    let ended = launcher.hear_unless(|message| !matches!(message, FromMachine::Ended { .. }));
+    assert_eq!(ended, FromMachine::Ended { rank: 0, exit: Exit::Code(7) });
+}
+
+#[test]
+fn each_part_has_a_key_of_its_own() {
+    let certificate = || {
+        let mut launcher = Launcher::new();
+        launcher.begin(part(1, &["sleep", "1000"]));
+        let FromMachine::Begun { certificate, .. } = launcher.hear() else { panic!("it was not begun") };
+        certificate
+    };
+    assert_ne!(certificate(), certificate());
 }
