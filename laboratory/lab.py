@@ -230,6 +230,7 @@ class Lab:
     ) -> Process:
         """Start a command in a namespace of this lab; of the caller's `PHALANX_*` settings it gets none."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PHALANX_")}
+        inherited["PHALANX_ALLOW_ROOT"] = "1"  # a lab is root's, and so are its executors
         process = Process(
             ["ip", "netns", "exec", namespace, *map(str, command)],
             files=self.path / f"process-{len(self.processes)}",

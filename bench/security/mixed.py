@@ -33,7 +33,7 @@ def clear_share(turns: int, seconds: float) -> dict[str, list[float]]:
     """Return tasks/s over the first executor's link, in a grid of clear links and in a mixed one, in turn."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the executors have nothing of this repository
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        os.environ["PHALANX_HOME"] = folder
+        os.environ.update({"PHALANX_HOME": folder, "PHALANX_ALLOW_ROOT": "1"})
         ports = [stack.enter_context(_executor(Path(folder), address)) for address in _ADDRESSES]
         grids = {"clear": ["127.0.0.0/8"], "mixed": ["127.0.0.1/32"]}
         rates: dict[str, list[float]] = {name: [] for name in grids}

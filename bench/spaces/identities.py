@@ -17,7 +17,7 @@ def own_grid() -> Iterator[None]:
     """This process and those that it starts are of a new grid, as its user and as one of its machines."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         home = Path(folder, "home")
-        with patch.dict(os.environ, {"PHALANX_HOME": str(home)}):
+        with patch.dict(os.environ, {"PHALANX_HOME": str(home), "PHALANX_ALLOW_ROOT": "1"}):
             _phalanx("grid", "create")
             _phalanx("grid", "issue", "--role", "executor", "bench", "--out", str(home / "executor.pem"))
             yield
