@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from phalanx._accounts import check_accounts
 from phalanx._commands import named_variables
 from phalanx._reach import EXECUTOR, home
 from phalanx.errors import IdentityError, PolicyError
@@ -23,6 +24,8 @@ def settings(
     directory: StrPath | None,
     grants: Iterable[str],
     variables: Iterable[str],
+    accounts: tuple[int, int] | None = None,
+    allow_root: bool = False,
 ) -> dict[str, Any]:
     """The cage as the native core reads it.
 
@@ -38,18 +41,27 @@ def settings(
         Paths that users' processes may open beside those of the system: ``"/data:ro"``, ``"/results:rw"``.
     variables
         Environment variables for users' processes: ``"NAME=VALUE"``, or ``"NAME"`` for what it is here.
+    accounts
+        The first and the last of the accounts of which each user gets one; None: users' processes have this one's.
+    allow_root
+        Whether users' processes may be root.
 
     Raises
     ------
     PolicyError
-        A variable has no name.
+        A variable has no name, or processes of the accounts cannot run this Python.
     """
+    if accounts:
+        check_accounts(accounts, _python_folders())
     return {
         "kind": kind,
         "python": list(dict.fromkeys(_python_folders())),
         "private": [os.path.abspath(path) for path in _private(identity, directory)],  # noqa: PTH100 links are read later
         "home": _home(),
         "grants": list(grants),
+        "accounts": accounts,
+        "register": home() / "accounts.txt" if accounts else "",
+        "allow_root": allow_root,
         "variables": list((_user_packages() | named_variables(variables, PolicyError)).items()),
     }
 

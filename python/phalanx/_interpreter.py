@@ -149,7 +149,7 @@ class Firing:
             self._link.fired(self._firing, pack(results), (), self._busy())
 
     def _send_failure(self, error: BaseException, token: Any) -> None:
-        explain_refusal(error, self._link.machine, self._link.opened)
+        explain_refusal(error, self._link.machine, self._link.opened, self._link.account)
         if token is _UNREADABLE and not isinstance(error, StagingError):
             error = staging_error(error, self._link.machine, "a task")
         self._link.failed(self._firing, pack_failure(error, token), self._busy())

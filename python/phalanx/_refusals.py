@@ -1,4 +1,5 @@
-"""Refusals of a cage: the grant of the machine's owner that would open the path that a task was refused."""
+"""Refusals of a cage: the grant of the machine's owner that would open the path that a task was refused, or the account
+that may not open it."""
 
 from __future__ import annotations
 
@@ -19,12 +20,15 @@ _KERNELS = ("/proc", "/sys")
 
 
 def explain_refusal(
-    error: BaseException, machine: str, opened: tuple[Sequence[StrPath], Sequence[StrPath]] | None
+    error: BaseException,
+    machine: str,
+    opened: tuple[Sequence[StrPath], Sequence[StrPath]] | None,
+    account: int | None = None,
 ) -> None:
-    """Add the missing grant to the message of a ``PermissionError`` of which the cage is the cause.
+    """Add to the message of a ``PermissionError`` what is missing: a grant, or a right of the account that tasks have.
 
     Errors that have another cause are left as they are: those about paths that the cage opens, and those about files
-    that the account could not open anyway.
+    that the executor's account could not open anyway.
 
     Parameters
     ----------
@@ -35,28 +39,50 @@ def explain_refusal(
     opened
         The paths that the cage opens for reading, and those for writing too, each with everything beneath it, without
         symbolic links; None: there is no cage.
+    account
+        The account that tasks of this user run under; None: they run under the executor's.
     """
-    if opened is None:
-        return
-    readable, writable = ([os.fspath(path) for path in paths] for paths in opened)
+    readable, writable = ([os.fspath(path) for path in paths] for paths in opened or ((), ()))
     for one in _chain(error):
-        if isinstance(one, PermissionError) and one.errno == errno.EACCES:
-            with suppress(OSError, TypeError, ValueError):
-                _say(one, machine, [*readable, *writable], writable)
+        if not isinstance(one, PermissionError) or one.errno != errno.EACCES:
+            continue
+        with suppress(OSError, TypeError, ValueError):
+            if opened is not None and _say(one, machine, [*readable, *writable], writable):
+                continue
+            if account is not None and any(map(_is_closed, _names(one))):
+                _add(one, f"tasks run under account {account} on {machine}, which may not do that there")
 
 
-def _say(error: PermissionError, machine: str, readable: list[str], writable: list[str]) -> None:
-    names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, (str, bytes))]
-    grants = {grant for name in names if (grant := _missing(name, readable, writable)) is not None}
+def _names(error: PermissionError) -> list[str]:
+    return [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, (str, bytes))]
+
+
+def _add(error: PermissionError, text: str) -> None:
+    error.strerror = f"{error.strerror}: {text}"
+    error.args = (error.errno, error.strerror)  # what is pickled
+
+
+def _say(error: PermissionError, machine: str, readable: list[str], writable: list[str]) -> bool:
+    grants = {grant for name in _names(error) if (grant := _missing(name, readable, writable)) is not None}
     if not grants:
-        return
+        return False
     if opening := sorted(filter(None, grants)):
         options = " ".join(f"--grant {grant}" for grant in opening)
         cure = f"whose owner can open it for this: phalanx executor {options}"
     else:
         cure = "and write in a folder of their own, which TMPDIR names"
-    error.strerror = f"{error.strerror}: tasks run in a cage on {machine}, {cure}"
-    error.args = (error.errno, error.strerror)  # what is pickled
+    _add(error, f"tasks run in a cage on {machine}, {cure}")
+    return True
+
+
+def _is_closed(name: str) -> bool:
+    """Whether the account may not read the path, or may not change it, whatever the cage opens."""
+    try:
+        path = Path(name).resolve()
+        there = path if path.exists() else path.parent
+    except PermissionError:  # not even a folder on the way
+        return True
+    return not _is_within(str(path), _KERNELS) and not (_may(str(there), os.R_OK) and _may(str(there), os.W_OK))
 
 
 def _missing(name: str, readable: list[str], writable: list[str]) -> str | None:

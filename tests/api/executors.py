@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -24,10 +24,13 @@ def keeps_files_apart(executor: Process) -> bool:
 
 
 class Executors:
-    """A grid whose executors end with the ``with``. ``identity``: ada's file, in `folder`."""
+    """A grid whose executors end with the ``with``. ``identity``: ada's file, in `folder`.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    ``before``: words before the command that starts an executor.
+    """
+
+    def __init__(self, folder: Path, before: Sequence[str] = ()) -> None:
+        self._folder, self._before = folder, before
         self._authority = _native.create_grid()
         self.started: list[Process] = []
         self.identity = self.user("ada")
@@ -46,7 +49,7 @@ class Executors:
     ) -> str:
         """The address of one more."""
         identity = self.issue("executor", name)
-        command = [PHALANX, "executor", "--listen", listen, "--identity", str(identity)]
+        command = [*self._before, PHALANX, "executor", "--listen", listen, "--identity", str(identity)]
         # So that what a test leaves is found.
         marked = ["--env", "PHALANX_TEST_RUN"]
         process = Process(

@@ -31,6 +31,7 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
+        "accounts",
         "cage control credit delegated ending explain files given known_members lines log places scratch tables turn",
         "carried confined dial dialler door journal keeper printing prints recruit rules",
         "interpreter quota space",
@@ -64,7 +65,7 @@ MODULES = {
         "arrays hosts profile security",
         "_pickling _reach _refusals",
         "_futures _instructions _output _program _tokens contracts",
-        "_commands _folding _staying skeletons",
+        "_accounts _commands _folding _staying skeletons",
         "_cage _compile _interpreter _outcomes _prologue _results _stream",
         "_runs _staging",
         "_mapping",

@@ -31,7 +31,7 @@ impl Kind {
         }
     }
 
-    /// Whether users of one executor are kept apart from each other.
+    /// Whether users of one executor are kept apart from each other, if they have the same account.
     pub fn parts_users(self) -> bool {
         self >= Kind::Files
     }
@@ -51,13 +51,23 @@ impl FromStr for Kind {
 pub struct Report {
     /// How much the cage keeps apart.
     pub kind: Kind,
+    /// Whether the processes of each user run under an account of their own.
+    pub accounts: bool,
     /// The gaps: each names what the cage does not keep apart, and the reason.
     pub lacks: Vec<String>,
+}
+
+impl Report {
+    /// Whether users of the executor are kept apart from each other.
+    pub fn parts_users(&self) -> bool {
+        self.accounts || self.kind.parts_users()
+    }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name())?;
+        f.write_str(if self.accounts { " with accounts" } else { "" })?;
         match (self.kind.parts_users(), &self.lacks[..]) {
             (_, []) => Ok(()),
             (false, lacks) => write!(f, ": {}", lacks.join(", ")),
@@ -82,10 +92,13 @@ mod tests {
     fn a_report_says_what_is_lacking() {
         let says = |kind, lacks: &[&str]| {
             let lacks = lacks.iter().map(|&it| it.to_owned()).collect();
-            Report { kind, lacks }.to_string()
+            Report { kind, accounts: false, lacks }
         };
-        assert_eq!(says(Kind::Full, &[]), "full");
-        assert_eq!(says(Kind::Files, &["a", "b"]), "files, but a, b");
-        assert_eq!(says(Kind::None, &["--cage none"]), "none: --cage none");
+        assert_eq!(says(Kind::Full, &[]).to_string(), "full");
+        assert_eq!(says(Kind::Files, &["a", "b"]).to_string(), "files, but a, b");
+        assert_eq!(says(Kind::None, &["--cage none"]).to_string(), "none: --cage none");
+        let with = |report: Report| Report { accounts: true, ..report };
+        assert_eq!(with(says(Kind::None, &["a"])).to_string(), "none with accounts: a");
+        assert!(with(says(Kind::None, &[])).parts_users() && !says(Kind::Limits, &[]).parts_users());
     }
 }

@@ -4,7 +4,7 @@
 //! own, or a pipe that holds up whoever opens it. So a folder is opened without following links and without waiting,
 //! and what is checked is the opened folder.
 
-use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::fs::{Mode, OFlags, fchmod, fstat, open};
 use rustix::process::geteuid;
 use std::fs::DirBuilder;
 use std::io;
@@ -29,8 +29,29 @@ pub fn make(path: &Path) -> io::Result<OwnedFd> {
     find(path)
 }
 
+/// Makes a folder unless it is there, and opens it. Only this user lists and changes it. Other users pass through it to folders
+/// in it whose names they know.
+///
+/// # Errors
+///
+/// `PermissionDenied` if what is at the path is not a folder, is another user's, or can be listed or changed by others.
+pub fn make_passable(path: &Path) -> io::Result<OwnedFd> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let opened = find_with(path, 0o066)?;
+    fchmod(&opened, Mode::from_raw_mode(0o711))?; // whatever the mask of this process is
+    Ok(opened)
+}
+
 /// Opens the folder, with the same errors as [`make`], and `NotFound` if there is none.
 pub fn find(path: &Path) -> io::Result<OwnedFd> {
+    find_with(path, 0o077)
+}
+
+/// `refused`: the rights that no other user may have.
+fn find_with(path: &Path, refused: u32) -> io::Result<OwnedFd> {
     let opened = match open(path, OPEN, Mode::empty()) {
         Ok(opened) => opened,
         Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP | rustix::io::Errno::ACCESS) => {
@@ -39,7 +60,7 @@ pub fn find(path: &Path) -> io::Result<OwnedFd> {
         Err(error) => return Err(error.into()),
     };
     let found = fstat(&opened)?;
-    let is_private = found.st_uid == geteuid().as_raw() && found.st_mode & 0o077 == 0;
+    let is_private = found.st_uid == geteuid().as_raw() && found.st_mode & refused == 0;
     if is_private { Ok(opened) } else { Err(not_private(path)) }
 }
 
@@ -68,6 +89,18 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         make(&path).unwrap();
         find(&path).unwrap();
+    }
+
+    #[test]
+    fn others_pass_through_a_folder_and_do_not_list_it() {
+        let shared = tempfile::tempdir().unwrap();
+        let path = shared.path().join("folder");
+        for _ in 0..2 {
+            make_passable(&path).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o711);
+        }
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(make_passable(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn ask(address: &Address, dialler: &Dialler) -> Result<Asked, String> {
         FromExecutor::Offer { capacity, python, phalanx, cage, .. } => {
             check_version(address, &phalanx)?;
             let lacks = cage.lacks.iter().map(|lack| printable(lack)).collect();
-            Ok(Asked { name, capacity, python: printable(&python), cage: Report { kind: cage.kind, lacks } })
+            Ok(Asked { name, capacity, python: printable(&python), cage: Report { lacks, ..cage } })
         }
         FromExecutor::Away { reason } => Err(format!("{address} refused this user: {}", printable(&reason))),
         _ => Err(format!("{address} does not say what it offers")),

@@ -15,15 +15,20 @@ pub struct Confined {
 }
 
 impl Confined {
+    /// For interpreters of `user`.
+    ///
+    /// # Errors
+    ///
+    /// The user gets no account, or the folder or the cage cannot be made.
     #[cfg(target_os = "linux")]
-    pub fn new(cage: &Cage) -> io::Result<Confined> {
-        let folder = Folder::new()?;
-        Ok(Confined { bars: cage.around(Some(folder.path()))?, _folder: folder })
+    pub fn new(cage: &Cage, user: &str) -> io::Result<Confined> {
+        let folder = Folder::of(cage.account_of(user)?)?;
+        Ok(Confined { bars: cage.around(Some(folder.path()), folder.account())?, _folder: folder })
     }
 
     /// Elsewhere interpreters run in the executor's folder.
     #[cfg(not(target_os = "linux"))]
-    pub fn new(cage: &Cage) -> io::Result<Confined> {
+    pub fn new(cage: &Cage, _: &str) -> io::Result<Confined> {
         Ok(Confined { bars: cage.around(None)? })
     }
 }

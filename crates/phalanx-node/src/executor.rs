@@ -134,11 +134,15 @@ struct Session {
 
 impl Session {
     /// The cage of this session's interpreters. They share a folder.
+    ///
+    /// # Errors
+    ///
+    /// The user gets no account, or the folder cannot be made.
     fn bars(&self, cage: &Cage) -> io::Result<Bars> {
         let mut confined = lock(&self.confined);
         let made = match confined.take() {
             Some(made) => made,
-            None => Confined::new(cage)?,
+            None => Confined::new(cage, &self.user)?,
         };
         Ok(confined.insert(made).bars.clone())
     }
@@ -425,7 +429,8 @@ impl Service {
         let (machine, said) = (self.member.name.clone(), Preamble::Data { token }.bound());
         let papers = Some(Papers::new(&own, &session.certificate, &self.member));
         let bars = session.bars(&self.options.cage)?;
-        let begin = Begin { machine, path: Vec::new(), opened: bars.opened(), levels, said, secrets, papers };
+        let (opened, account) = (bars.opened(), bars.account());
+        let begin = Begin { machine, path: Vec::new(), opened, account, levels, said, secrets, papers };
         let process = Process::start(&self.options.command, &begin, Some(&bars))?;
         let process = Arc::new(Mutex::new(process));
         lock(&self.expecting).insert(token, (session.from, process.clone()));

@@ -42,6 +42,8 @@ pub struct Begin {
     pub path: Vec<String>,
     /// What its cage opens. `None`: it has no cage, or one that does not keep files apart.
     pub opened: Option<Opened>,
+    /// The account that its user's processes run as, if it is not the executor's.
+    pub account: Option<u32>,
     /// How its data link is protected.
     pub levels: Levels,
     /// What the peer said in the clear before the handshake, on which the keys depend: the executor has read it. Empty on
@@ -251,7 +253,8 @@ pub(crate) fn end_group(child: u32) {
 pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader, Arc<Printing>)> {
     open_standard_streams()?;
     let mut tether = take_standard_input()?;
-    if !tether.peer_is_same_user()? {
+    // The executor is root where the interpreter has an account of its user's own.
+    if !tether.peer_is_same_user_or_root()? {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "started by another user"));
     }
     let mut length = [0; 4];

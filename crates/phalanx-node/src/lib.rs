@@ -28,6 +28,8 @@ pub mod space;
 pub mod transfer;
 pub mod turn;
 
+#[cfg(target_os = "linux")]
+mod accounts;
 mod carried;
 mod confined;
 mod control;

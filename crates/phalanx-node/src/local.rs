@@ -66,7 +66,7 @@ impl Source for ThisMachine {
         let theirs = levels.need_handshake().then(KeyedCertificate::ephemeral).transpose()?;
         let secrets = theirs.as_ref().map(|theirs| Secrets::new(theirs, &self.own.certificate));
         let (machine, path, said) = (MACHINE.to_owned(), self.start.path.clone(), Vec::new());
-        let begin = Begin { machine, path, opened: None, levels, said, secrets, papers: None };
+        let begin = Begin { machine, path, opened: None, account: None, levels, said, secrets, papers: None };
         let process = Process::start(&self.start.command, &begin, None)?;
         let (mut data, child_end) = Socket::pair()?;
         process.give(&child_end)?;

@@ -11,8 +11,9 @@ use pyo3::prelude::*;
 /// The answer of one executor.
 #[derive(IntoPyObject)]
 pub enum Answer {
-    /// Its name, its interpreters, its Python's version, the kind of its cage, and what that does not keep apart.
-    Offer(String, u32, String, &'static str, Vec<String>),
+    /// Its name, its interpreters, its Python's version, the kind of its cage, whether each user has an account, and what is not
+    /// kept apart.
+    Offer(String, u32, String, &'static str, bool, Vec<String>),
     /// Why there is no answer.
     Failure(String),
 }
@@ -26,7 +27,7 @@ pub fn ask_executors(py: Python<'_>, addresses: Vec<String>, dialler: Dialler) -
     let answers = interruptibly(py, move || ask_all(&addresses, &dialler))?;
     let told = |answer| match answer {
         Ok(Asked { name, capacity, python, cage }) => {
-            Answer::Offer(name, capacity, python, cage.kind.name(), cage.lacks)
+            Answer::Offer(name, capacity, python, cage.kind.name(), cage.accounts, cage.lacks)
         }
         Err(why) => Answer::Failure(why),
     };

@@ -4,7 +4,7 @@ use crate::errors::{identity, raise};
 use crate::policy::Words;
 use crate::space::Serving;
 use phalanx_net::identity::{Member, Role};
-use phalanx_node::cage::{Cage, Settings};
+use phalanx_node::cage::{Cage, OwnAccounts, Settings};
 use phalanx_node::executor as node;
 use phalanx_node::log::{Log, Severity};
 use phalanx_node::transfer::Exports;
@@ -14,7 +14,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// What the owner says about the cage, as Python passes it: the kind, what Python reads, what is private, the owner's home
-/// folder, grants, and environment variables.
+/// folder, grants, environment variables, the first and the last account for users, the file that says who has which, and
+/// whether users' processes may be root.
 #[derive(FromPyObject)]
 struct Caging {
     #[pyo3(item)]
@@ -29,14 +30,24 @@ struct Caging {
     grants: Vec<String>,
     #[pyo3(item)]
     variables: Vec<(OsString, OsString)>,
+    #[pyo3(item)]
+    accounts: Option<(u32, u32)>,
+    #[pyo3(item)]
+    register: PathBuf,
+    #[pyo3(item)]
+    allow_root: bool,
 }
 
 impl Caging {
-    fn read(self) -> PyResult<Cage> {
+    fn read(self, member: &Member) -> PyResult<Cage> {
         let kind = self.kind.as_deref().map(str::parse).transpose().map_err(PyValueError::new_err::<String>)?;
-        let Caging { python, private, home, grants, variables, .. } = self;
-        Cage::new(Settings { kind, python, private, home, grants, variables })
-            .map_err(|error| raise("PolicyError", error))
+        let Caging { python, private, home, grants, variables, accounts, register, allow_root, .. } = self;
+        let own =
+            |(first, last)| OwnAccounts { numbers: first..=last, register, authority: member.authority().to_vec() };
+        let accounts = accounts.map(own);
+        let cage = Cage::new(Settings { kind, python, private, home, grants, variables, accounts });
+        let checked = cage.and_then(|cage| cage.check_root(allow_root).map(|()| cage));
+        checked.map_err(|error| raise("PolicyError", error))
     }
 }
 
@@ -80,7 +91,7 @@ impl Executor {
         let cage = match cage {
             Some(said) => {
                 exports.check_private(&said.private).map_err(|error| raise("TransferError", error))?;
-                said.read()?
+                said.read(&member)?
             }
             None => Cage::new(Settings::default()).map_err(|error| raise("PolicyError", error))?,
         };

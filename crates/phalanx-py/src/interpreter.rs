@@ -25,6 +25,9 @@ pub struct Interpreter {
     /// The paths that the cage of this process opens for reading, and for writing too. `None`: no cage keeps files apart.
     #[pyo3(get)]
     opened: Option<(Vec<PathBuf>, Vec<PathBuf>)>,
+    /// The account that this process runs under, if it is not the executor's.
+    #[pyo3(get)]
+    account: Option<u32>,
 }
 
 #[pymethods]
@@ -38,7 +41,7 @@ impl Interpreter {
     fn begin(py: Python<'_>) -> PyResult<Interpreter> {
         let (begin, link) = py.detach(InterpreterLink::begin)?;
         let opened = begin.opened.map(|opened| (opened.readable, opened.writable));
-        Ok(Interpreter { link, machine: begin.machine, path: begin.path, opened })
+        Ok(Interpreter { link, machine: begin.machine, path: begin.path, opened, account: begin.account })
     }
 
     /// The next message: `("stage", program, code)`, `("forget", program)`, `("ahead", firing, tokens)` or

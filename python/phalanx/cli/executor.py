@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from phalanx import _cage, _native
+from phalanx._accounts import read_accounts
 from phalanx._commands import library_variables
 from phalanx._program import VARIABLE
 from phalanx._reach import EXECUTOR, read_identity, revoked_lists
@@ -17,6 +18,13 @@ from phalanx.hosts import COMMAND, PYTHON
 from phalanx.security import Rules, policy_words
 from phalanx.space import _serve
 from phalanx.words import CAGES, Cage
+
+
+def _read_accounts(context: click.Context, option: click.Parameter, word: str | None) -> tuple[int, int] | None:
+    try:
+        return read_accounts(word) if word else None
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, option) from error
 
 
 @click.command()
@@ -75,8 +83,21 @@ from phalanx.words import CAGES, Cage
     type=click.Choice(CAGES),
     help="none: users' processes have the rights of this account; limits: they cannot use system calls that no task "
     "needs, either; files: they also open only what is granted, and do not trace others; full: nor signal others or "
-    "reach their unix sockets. Below files the executor serves one user only, named with --accept. [default: the most "
-    "that the kernel can]",
+    "reach their unix sockets. Below files, and without --accounts, the executor serves one user only, named with "
+    "--accept. [default: the most that the kernel can]",
+)
+@click.option(
+    "--accounts",
+    metavar="FIRST-LAST",
+    callback=_read_accounts,
+    help="As root, run each user's processes under an account of their own, with one of these numbers, which nothing "
+    "else on this machine has, like 100000-100031.",
+)
+@click.option(
+    "--allow-root",
+    is_flag=True,
+    envvar="PHALANX_ALLOW_ROOT",
+    help="As root and without --accounts, let users' processes be root, too. PHALANX_ALLOW_ROOT=1 does the same.",
 )
 @click.option(
     "--trusted", multiple=True, metavar="NETWORK", help="Links from this network need no protection (may be repeated)."
@@ -103,6 +124,8 @@ def executor(
     grants: tuple[str, ...],
     variables: tuple[str, ...],
     cage: Cage | None,
+    accounts: tuple[int, int] | None,
+    allow_root: bool,
     trusted: tuple[str, ...],
     rules: Path | None,
     log_level: str,
@@ -114,7 +137,8 @@ def executor(
     from networks named with --trusted. A user may ask for more protection.
 
     What runs here for users is caged: it reads the system and Python, writes in a folder of its own, and opens nothing
-    else unless you --grant it.
+    else unless you --grant it. As root, name --accounts, so that the processes of each user have an account of their
+    own.
     """
     os.environ.pop(VARIABLE, None)  # what it starts belongs to its users' programs, not to the one that started it
     policy = policy_words(Rules(rules) if rules else "links", trusted)
@@ -131,7 +155,15 @@ def executor(
         spaces=None if no_spaces else _serve.serving(accept=accept, access=access, directory=directory),
         exports=list(exports),
         environment=list(library_variables().items()),
-        cage=_cage.settings(cage, identity=identity, directory=directory, grants=grants, variables=variables),
+        cage=_cage.settings(
+            cage,
+            identity=identity,
+            directory=directory,
+            grants=grants,
+            variables=variables,
+            accounts=accounts,
+            allow_root=allow_root,
+        ),
         log_level=log_level,
     )
     for weaker in [*(f"{network} is trusted" for network in trusted), *_native.weaker(policy)]:

@@ -40,13 +40,15 @@ class Row(NamedTuple):
 class Executor(NamedTuple):
     """What an executor says of itself; without a cage: why there is no answer.
 
-    ``lacks``: what the cage does not keep apart.
+    ``accounts``: whether the processes of each user have an account of their own there; ``lacks``: what is not kept
+    apart.
     """
 
     machine: str
     interpreters: int | None = None
     python: str | None = None
     cage: str | None = None
+    accounts: bool = False
     lacks: Sequence[str] = ()
     why: str | None = None
 
@@ -184,11 +186,12 @@ def _print_executors(executors: list[Executor]) -> None:
     if not executors:
         return
     table = Table("executor", "interpreters", "Python", "cage", "remarks")
-    for machine, interpreters, python, cage, lacks, why in executors:
+    for machine, interpreters, python, cage, accounts, lacks, why in executors:
         if cage is None:
             table.add_row(machine, "", "", "no answer", why)
         else:
-            table.add_row(machine, str(interpreters), python, cage, "\n".join(lacks))
+            shown = f"{cage} with accounts" if accounts else cage
+            table.add_row(machine, str(interpreters), python, shown, "\n".join(lacks))
     console(_WIDTH).print(table, highlight=False)
 
 

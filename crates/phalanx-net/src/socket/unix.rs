@@ -126,6 +126,14 @@ impl Socket {
         Ok(peer.uid == rustix::process::geteuid())
     }
 
+    /// Whether the process at the other end of this unix socket runs as the same user, or as root, which has all rights over
+    /// this process anyway.
+    #[cfg(target_os = "linux")]
+    pub fn peer_is_same_user_or_root(&self) -> io::Result<bool> {
+        let peer = rustix::net::sockopt::socket_peercred(&self.raw)?;
+        Ok(peer.uid == rustix::process::geteuid() || peer.uid.is_root())
+    }
+
     /// The process at the other end of this unix socket, as it was when the socket was connected. 0: this process cannot see it.
     #[cfg(target_os = "linux")]
     pub fn peer_process(&self) -> io::Result<u32> {
@@ -137,6 +145,12 @@ impl Socket {
     /// processes that were given one have one.
     #[cfg(not(target_os = "linux"))]
     pub fn peer_is_same_user(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// Whether the process at the other end runs as the same user, or as root. Always true, for the same reason.
+    #[cfg(not(target_os = "linux"))]
+    pub fn peer_is_same_user_or_root(&self) -> io::Result<bool> {
         Ok(true)
     }
 }

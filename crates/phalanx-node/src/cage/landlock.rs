@@ -17,6 +17,8 @@ const SCOPES: ABI = ABI::V6;
 const VERSION: libc::c_uint = 1;
 /// The version that keeps signals apart.
 const SIGNALS: libc::c_long = 6;
+/// The version that keeps unix sockets apart.
+const SOCKETS: libc::c_long = 9;
 
 /// Devices that programs write to.
 const SINKS: &[&str] = &["/dev/null", "/dev/zero", "/dev/full"];
@@ -26,10 +28,11 @@ const SOURCES: &[&str] = &["/dev/random", "/dev/urandom"];
 /// they know the name of.
 const SHARED: &str = "/dev/shm";
 
-/// What the kernel's version of Landlock does not keep apart. The error says why there is none.
-pub fn support() -> Result<Vec<&'static str>, &'static str> {
+/// What the kernel's version of Landlock does not keep apart. `has_accounts`: users have accounts of their own, which keep a part
+/// of it apart. The error says why there is none.
+pub fn support(has_accounts: bool) -> Result<Vec<&'static str>, &'static str> {
     match version() {
-        version @ 1.. => Ok(lacks(version)),
+        version @ 1.. => Ok(lacks(version, has_accounts)),
         _ if io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP) => {
             Err("this kernel was started without Landlock (lsm=landlock,…)")
         }
@@ -47,14 +50,19 @@ pub fn scopes_signals() -> bool {
     version() >= SIGNALS
 }
 
-fn lacks(version: libc::c_long) -> Vec<&'static str> {
-    let all = [
-        (2, "this kernel moves no file from one folder to another (Linux 5.19 does)"),
+fn lacks(version: libc::c_long, has_accounts: bool) -> Vec<&'static str> {
+    let moves = (2, "this kernel moves no file from one folder to another (Linux 5.19 does)");
+    let within_account = [
         (3, "this kernel lets users truncate the account's files (before Linux 6.2)"),
         (SIGNALS, "this kernel lets users signal the account's processes (before Linux 6.12)"),
-        (9, "this kernel lets users connect to the account's unix sockets (before Linux 7.1)"),
+        (SOCKETS, "this kernel lets users connect to the account's unix sockets (before Linux 7.1)"),
     ];
-    all.into_iter().filter(|(needed, _)| version < *needed).map(|(_, what)| what).collect()
+    // The account is the user's own: only sockets are left to which other accounts admit it.
+    let sockets =
+        (SOCKETS, "this kernel lets users connect to unix sockets that every account may use (before Linux 7.1)");
+    let others: &[_] = if has_accounts { &[sockets] } else { &within_account };
+    let all = std::iter::once(&moves).chain(others);
+    all.filter(|(needed, _)| version < *needed).map(|(_, what)| *what).collect()
 }
 
 /// Rules under which only these paths, and the program's own folder, may be opened.

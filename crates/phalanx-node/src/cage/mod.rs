@@ -3,11 +3,12 @@
 //! These processes get a folder of their own, the environment variables of an allow list, and no core dumps. Where the
 //! kernel has Landlock, they also open no file outside of the system's, Python's, their own folder and the folders that the
 //! machine's owner grants, they neither signal nor trace a process outside of their program, and they are refused the system
-//! calls that no task needs. All of this holds before
-//! the first instruction of their program, and for all processes that they start. A report says how much of this holds.
+//! calls that no task needs. An executor of root gives the processes of each user an account of their own. All of this holds
+//! before the first instruction of their program, and for all processes that they start. A report says how much of this holds.
 //!
 //! Processes that a program starts on its own user's machine are not caged: they are the user's own.
 
+mod bars;
 mod environment;
 #[cfg(target_os = "linux")]
 mod landlock;
@@ -18,13 +19,16 @@ mod seccomp;
 #[cfg(target_os = "linux")]
 pub use landlock::{hide_memory, is_bound, is_caged};
 
+pub use bars::Bars;
 pub use paths::{Opened, check_private};
 
+#[cfg(target_os = "linux")]
+use crate::accounts::{Account, Accounts};
 use phalanx_core::cage::{Kind, Report};
 use std::ffi::OsString;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 /// What the machine's owner says about the cage, and what the programs in it need.
@@ -42,6 +46,19 @@ pub struct Settings {
     pub grants: Vec<String>,
     /// Environment variables beside those of the allow list.
     pub variables: Vec<(OsString, OsString)>,
+    /// The accounts of which each user gets one. `None`: users' processes run under the executor's.
+    pub accounts: Option<OwnAccounts>,
+}
+
+/// The accounts that users' processes run under.
+#[derive(Debug, Clone)]
+pub struct OwnAccounts {
+    /// Numbers of users and groups that nothing else on this machine has.
+    pub numbers: RangeInclusive<u32>,
+    /// The file that says which user has which.
+    pub register: PathBuf,
+    /// The certificate of the authority of the users' grid.
+    pub authority: Vec<u8>,
 }
 
 /// The cage of an executor.
@@ -55,22 +72,8 @@ pub struct Cage {
     /// The program that refuses system calls. `None`: none is refused.
     #[cfg(target_os = "linux")]
     filter: Option<Arc<[libc::sock_filter]>>,
-}
-
-/// The cage around the processes of one program.
-#[derive(Debug, Clone)]
-pub struct Bars {
-    folder: Option<PathBuf>,
-    environment: Arc<Vec<(OsString, OsString)>>,
-    paths: Option<Arc<Opened>>,
     #[cfg(target_os = "linux")]
-    ruleset: Option<Arc<std::os::fd::OwnedFd>>,
-    /// The program that refuses system calls.
-    #[cfg(target_os = "linux")]
-    filter: Option<Arc<[libc::sock_filter]>>,
-    /// The rules for the keeper of the program.
-    #[cfg(target_os = "linux")]
-    around: Option<Arc<std::os::fd::OwnedFd>>,
+    accounts: Option<Arc<Accounts>>,
 }
 
 /// The file in which the kernel lists the children of a thread, unless it was built without.
@@ -83,23 +86,36 @@ impl Cage {
     ///
     /// # Errors
     ///
-    /// A grant is wrong, or the system cannot enforce the kind that the owner asks for.
+    /// A grant is wrong, the system cannot enforce the kind that the owner asks for, or the accounts cannot be used.
     pub fn new(settings: Settings) -> Result<Cage, String> {
+        let has_accounts = settings.accounts.is_some();
+        #[cfg(target_os = "linux")]
+        let take = |it: &OwnAccounts| Accounts::new(it.numbers.clone(), &it.register, &it.authority);
+        #[cfg(target_os = "linux")]
+        let accounts = settings.accounts.as_ref().map(take).transpose()?.map(Arc::new);
+        #[cfg(not(target_os = "linux"))]
+        if has_accounts {
+            return Err("--accounts works on Linux only".to_owned());
+        }
         let environment = Arc::new(environment::allowed(std::env::vars_os(), settings.variables.clone()));
         let opened = Opened::new(&settings)?;
-        let (kind, mut lacks) = match (settings.kind, possible()) {
+        let (kind, mut lacks) = match (settings.kind, possible(has_accounts)) {
             (Some(asked), (most, lacks)) if asked > most => {
                 return Err(format!("--cage {} is not possible: {}", asked.name(), lacks.join(", ")));
             }
-            (Some(asked), _) if !asked.parts_users() => (asked, vec![open(asked, &format!("--cage {}", asked.name()))]),
+            (Some(asked), _) if !asked.parts_users() => {
+                (asked, vec![open(asked, &format!("--cage {}", asked.name()), has_accounts)])
+            }
             (_, possible) => possible,
         };
         let paths = kind.parts_users().then(|| Arc::new(opened));
         lacks.extend((!finds_descendants(paths.is_some())).then(|| UNLISTED.to_owned()));
         Ok(Cage {
             paths,
-            report: Report { kind, lacks },
+            report: Report { kind, accounts: has_accounts, lacks },
             environment,
+            #[cfg(target_os = "linux")]
+            accounts,
             #[cfg(target_os = "linux")]
             filter: if kind == Kind::None { None } else { seccomp::program().map(Arc::from) },
         })
@@ -116,7 +132,7 @@ impl Cage {
     ///
     /// They are not, and are more than one.
     pub fn check_users(&self, accepted: &[String]) -> Result<(), String> {
-        match self.report.kind.parts_users() || accepted.len() == 1 {
+        match self.report.parts_users() || accepted.len() == 1 {
             true => Ok(()),
             false => Err(format!(
                 "this executor cannot keep its users apart (cage: {}), and would serve more than one: name the one that it \
@@ -126,21 +142,50 @@ impl Cage {
         }
     }
 
-    /// Whether the owner's processes on this machine can be told from those in the cage, which have the same account.
+    /// Checks that users' processes do not run as root, unless the owner says that they may.
+    ///
+    /// # Errors
+    ///
+    /// They would.
+    pub fn check_root(&self, is_allowed: bool) -> Result<(), String> {
+        match !rustix::process::geteuid().is_root() || self.report.accounts || is_allowed {
+            true => Ok(()),
+            false => {
+                Err("this executor runs as root, and so would its users' processes: give each user an account with \
+                          --accounts FIRST-LAST, numbers that nothing else on this machine has, like 100000-100031; or \
+                          start it under another account; or let users' processes be root, with --allow-root or \
+                          PHALANX_ALLOW_ROOT=1"
+                    .to_owned())
+            }
+        }
+    }
+
+    /// The account of a user. `None`: users' processes run under the executor's.
+    ///
+    /// # Errors
+    ///
+    /// All accounts are other users'.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn account_of(&self, user: &str) -> io::Result<Option<Account>> {
+        self.accounts.as_ref().map(|accounts| accounts.of(user)).transpose()
+    }
+
+    /// Whether the owner's processes on this machine can be told from those in the cage, which may have the same account.
     pub fn tells_owner_apart(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return self.report.kind == Kind::None || landlock::are_told_apart();
+        return self.report.kind == Kind::None || self.report.accounts || landlock::are_told_apart();
         #[cfg(not(target_os = "linux"))]
         return true;
     }
 
-    /// The cage around a program whose files are in `folder`. `None`: the program has no folder of its own.
+    /// The cage around a program whose files are in `folder`. `None`: the program has no folder of its own. Its processes run
+    /// under `account`; `None`: under this process's.
     ///
     /// # Errors
     ///
     /// The kernel refuses the rules.
-    pub fn around(&self, folder: Option<&Path>) -> io::Result<Bars> {
-        #[cfg(target_os = "linux")]
+    #[cfg(target_os = "linux")]
+    pub(crate) fn around(&self, folder: Option<&Path>, account: Option<&Account>) -> io::Result<Bars> {
         let (ruleset, around) = match &self.paths {
             Some(paths) => {
                 let ruleset = landlock::ruleset(&paths.readable, &paths.writable, folder)?;
@@ -152,63 +197,18 @@ impl Cage {
             folder: folder.map(Path::to_owned),
             environment: self.environment.clone(),
             paths: self.paths.clone(),
-            #[cfg(target_os = "linux")]
             ruleset,
-            #[cfg(target_os = "linux")]
             filter: self.filter.clone(),
-            #[cfg(target_os = "linux")]
             around,
+            account: account.cloned(),
         })
     }
-}
 
-impl Bars {
-    /// The folder of the program, if it has one.
-    pub fn folder(&self) -> Option<&Path> {
-        self.folder.as_deref()
-    }
-
-    /// What may be opened. `None`: files are not kept apart.
-    pub fn opened(&self) -> Option<Opened> {
-        let mut opened = self.paths.as_deref()?.clone();
-        opened.writable.extend(self.folder.clone());
-        Some(opened)
-    }
-
-    /// Gives a command its environment and its folder. Variables that were set before are lost.
-    pub fn furnish(&self, command: &mut Command) {
-        command.env_clear().envs(self.environment.iter().cloned());
-        if let Some(folder) = &self.folder {
-            command.current_dir(folder).env("HOME", folder).env("TMPDIR", folder);
-        }
-    }
-
-    /// Puts this process into the cage, from which there is no way out. It makes system calls only, so it may be called
-    /// between fork and exec.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refuses.
-    #[cfg(target_os = "linux")]
-    pub fn enter(&self) -> io::Result<()> {
-        use std::os::fd::AsFd;
-        landlock::shed()?;
-        if self.ruleset.is_some() || self.filter.is_some() {
-            landlock::gain_nothing()?;
-        }
-        self.ruleset.as_ref().map_or(Ok(()), |ruleset| landlock::restrict(ruleset.as_fd()))?;
-        self.filter.as_ref().map_or(Ok(()), |filter| seccomp::enter(filter))
-    }
-
-    /// Puts this process around the cage: it signals only what it starts from now on. Returns false if that is not so. It makes
-    /// system calls only.
-    #[cfg(target_os = "linux")]
-    pub fn stand_around(&self) -> bool {
-        use std::os::fd::AsFd;
-        let Some(around) = &self.around else { return false };
-        // The parent has the same account and stands outside, so that the kernel must refuse a signal to it.
-        let refuses = || rustix::process::getppid().is_some_and(|it| rustix::process::test_kill_process(it).is_err());
-        landlock::restrict(around.as_fd()).is_ok() && refuses()
+    /// The same, where there are neither rules nor accounts.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn around(&self, folder: Option<&Path>) -> io::Result<Bars> {
+        let (folder, environment) = (folder.map(Path::to_owned), self.environment.clone());
+        Ok(Bars { folder, environment, paths: self.paths.clone() })
     }
 }
 
@@ -226,9 +226,10 @@ fn finds_descendants(_: bool) -> bool {
 
 /// The most that this system keeps apart, and what it does not.
 #[cfg(target_os = "linux")]
-fn possible() -> (Kind, Vec<String>) {
+fn possible(has_accounts: bool) -> (Kind, Vec<String>) {
     let unfiltered = seccomp::program().is_none().then_some(seccomp::UNFILTERED);
-    let (kind, mut lacks): (Kind, Vec<String>) = match landlock::support() {
+    let open = |kind, why| open(kind, why, has_accounts);
+    let (kind, mut lacks): (Kind, Vec<String>) = match landlock::support(has_accounts) {
         Ok(lacks) if lacks.is_empty() && unfiltered.is_none() => (Kind::Full, Vec::new()),
         Ok(lacks) => (Kind::Files, lacks.into_iter().map(str::to_owned).collect()),
         Err(why) if unfiltered.is_none() => (Kind::Limits, vec![open(Kind::Limits, why)]),
@@ -239,14 +240,18 @@ fn possible() -> (Kind, Vec<String>) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn possible() -> (Kind, Vec<String>) {
-    (Kind::None, vec![open(Kind::None, "only Linux has Landlock")])
+fn possible(has_accounts: bool) -> (Kind, Vec<String>) {
+    (Kind::None, vec![open(Kind::None, "only Linux has Landlock", has_accounts)])
 }
 
 /// The gap in a cage of a kind below [`Kind::Files`]. `why`: the reason for which the cage is not a stronger one.
-fn open(kind: Kind, why: &str) -> String {
-    let calls = if kind == Kind::None { "system calls, " } else { "" };
-    format!("{calls}files, tracing, signals and unix sockets are open ({why})")
+fn open(kind: Kind, why: &str, has_accounts: bool) -> String {
+    match (kind, has_accounts) {
+        (Kind::None, true) => format!("system calls, and what every account of the machine may use, are open ({why})"),
+        (_, true) => format!("what every account of the machine may use is open ({why})"),
+        (Kind::None, false) => format!("system calls, files, tracing, signals and unix sockets are open ({why})"),
+        (_, false) => format!("files, tracing, signals and unix sockets are open ({why})"),
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]

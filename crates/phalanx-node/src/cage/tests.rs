@@ -1,12 +1,12 @@
 use super::*;
 use std::error::Error;
 use std::os::unix::process::CommandExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// What a shell in the cage says to a script, with its folder as the first argument.
 fn says(settings: Settings, script: &str, folder: &Path) -> Result<String, Box<dyn Error>> {
     let cage = Cage::new(settings)?;
-    let bars = cage.around(Some(folder))?;
+    let bars = cage.around(Some(folder), None)?;
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script, "sh"]).arg(folder).stdin(Stdio::null());
     bars.furnish(&mut command);
@@ -18,7 +18,7 @@ fn says(settings: Settings, script: &str, folder: &Path) -> Result<String, Box<d
 
 /// Whether this kernel can cage. Where it cannot, which is told, there is nothing to test.
 fn can_cage() -> bool {
-    landlock::support().inspect_err(|why| eprintln!("not tested: {why}")).is_ok()
+    landlock::support(false).inspect_err(|why| eprintln!("not tested: {why}")).is_ok()
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn refusals(calls: &[(libc::c_long, [libc::c_long; 3])]) -> Result<Vec<i32>, Box
 }
 
 fn refusals_in(settings: Settings, calls: &[(libc::c_long, [libc::c_long; 3])]) -> Result<Vec<i32>, Box<dyn Error>> {
-    let bars = Cage::new(settings)?.around(None)?;
+    let bars = Cage::new(settings)?.around(None, None)?;
     let (answers, answer) = rustix::pipe::pipe()?;
     // SAFETY: the child only makes system calls, and ends.
     let child = unsafe { libc::fork() };

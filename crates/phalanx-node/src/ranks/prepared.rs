@@ -62,6 +62,12 @@ impl Prepared {
         let (input_end, input) = input.unzip();
         let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
         let (error, error_end) = pipe_with(PipeFlags::CLOEXEC)?;
+        if let Some(bars) = bars {
+            [Some(&output_end), Some(&error_end), input_end.as_ref()]
+                .into_iter()
+                .flatten()
+                .try_for_each(|end| bars.hand_over(end))?;
+        }
         command.stdin(input_end.map_or_else(Stdio::null, Stdio::from));
         command.stdout(output_end).stderr(error_end).process_group(0);
         Ok(Prepared { rank, command, control, pipes: Pipes { input, output, error }, theirs })

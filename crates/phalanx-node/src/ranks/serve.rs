@@ -62,8 +62,8 @@ pub struct Terms<'a> {
     pub closed: &'a AtomicBool,
 }
 
-/// The folders of programs that have a link, by program token.
-pub type Folders = Mutex<HashMap<[u8; 16], Weak<Folder>>>;
+/// The folders of programs that have a link, by the user and the program's token.
+pub type Folders = Mutex<HashMap<(String, [u8; 16]), Weak<Folder>>>;
 
 /// Serves a launcher until it is gone. By then everything that it started has ended.
 pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
@@ -255,12 +255,13 @@ impl Serving<'_> {
     fn folder_of(&self, program: [u8; 16]) -> io::Result<Arc<Folder>> {
         let mut folders = lock(self.terms.folders);
         folders.retain(|_, folder| folder.strong_count() > 0);
-        if let Some(folder) = folders.get(&program).and_then(Weak::upgrade) {
+        let key = (self.terms.user.to_owned(), program);
+        if let Some(folder) = folders.get(&key).and_then(Weak::upgrade) {
             folder.open_again();
             return Ok(folder);
         }
-        let folder = Arc::new(Folder::new()?);
-        folders.insert(program, Arc::downgrade(&folder));
+        let folder = Arc::new(Folder::of(self.terms.cage.account_of(self.terms.user)?)?);
+        folders.insert(key, Arc::downgrade(&folder));
         Ok(folder)
     }
 
@@ -275,8 +276,9 @@ impl Serving<'_> {
             return Err(io::Error::other("the program was ended before it was started"));
         }
         self.folder()?.finish();
+        let account = self.folder()?.account().cloned();
         let folder = self.folder()?.path().to_owned();
-        let bars = self.terms.cage.around(Some(&folder))?;
+        let bars = self.terms.cage.around(Some(&folder), account.as_ref())?;
         let part = self.part.clone().ok_or_else(|| io::Error::other("nothing was begun"))?;
         let (events, mut places, mut living) = (self.link.clone(), self.places.take(), part.count());
         let address = self.offered.get(self.machine as usize).map(|(ip, _)| *ip);

@@ -1,0 +1,150 @@
+use super::*;
+use std::error::Error;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+/// A range of accounts for one test: `at` tells the tests of this process apart, and its number those of other processes.
+fn numbers(at: u32, count: u32) -> RangeInclusive<u32> {
+    let first = 300_000_000 + (std::process::id() % 100_000) * 1000 + at * 10;
+    first..=first + count - 1
+}
+
+fn register(folder: &tempfile::TempDir) -> PathBuf {
+    folder.path().join("home/accounts.txt")
+}
+
+/// Whether this process is root. Where it is not, which is told, there is nothing to test.
+fn is_root() -> bool {
+    let is_root = geteuid().is_root();
+    if !is_root {
+        eprintln!("not tested: this process is not root");
+    }
+    is_root
+}
+
+#[test]
+fn each_user_has_one_account_and_keeps_it() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let numbers = numbers(0, 2);
+    let first = *numbers.start();
+    {
+        let accounts = Accounts::new(numbers.clone(), &register(&folder), b"grid").unwrap();
+        let of = |user: &str| accounts.of(user).map(|it| it.number());
+        assert_eq!((of("ada").unwrap(), of("bob").unwrap(), of("ada").unwrap()), (first, first + 1, first));
+        let refused = of("eve").unwrap_err().to_string();
+        let range =
+            format!("all 2 accounts that this executor may use are other users' (--accounts {first}-{})", first + 1);
+        assert!(refused.starts_with(&range), "{refused}");
+        assert_eq!(of("bob").unwrap(), first + 1, "others are served");
+    }
+    let later = Accounts::new(first..=first + 2, &register(&folder), b"grid").unwrap();
+    assert_eq!(later.of("bob").unwrap().number(), first + 1, "after another start too");
+    drop(later);
+    let other = Accounts::new(first..=first + 2, &register(&folder), b"another grid").unwrap();
+    assert_eq!(other.of("bob").unwrap().number(), first + 2, "bob of another grid is another user");
+}
+
+#[test]
+fn no_two_executors_have_one_account() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let numbers = numbers(1, 4);
+    let (first, last) = (*numbers.start(), *numbers.end());
+    let taken = Accounts::new(numbers, &register(&folder), b"grid").unwrap();
+    for overlapping in [first..=last, last..=last + 1, first - 1..=first] {
+        let refused = Accounts::new(overlapping, &register(&folder), b"grid").unwrap_err();
+        assert!(refused.starts_with("another executor of this machine has some of the accounts"), "{refused}");
+    }
+    assert!(Accounts::new(last + 1..=last + 1, &register(&folder), b"grid").is_ok());
+    drop(taken);
+    assert!(Accounts::new(last..=last + 1, &register(&folder), b"grid").is_ok());
+}
+
+#[test]
+fn wrong_ranges_and_a_damaged_register_are_refused() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let new = |numbers| Accounts::new(numbers, &register(&folder), b"grid").map(drop);
+    for wrong in [0..=5, 5..=4, 5..=u32::MAX] {
+        assert!(new(wrong.clone()).is_err_and(|it| it.ends_with("is no range of accounts")), "{wrong:?}");
+    }
+    fs::create_dir_all(folder.path().join("home")).unwrap();
+    let numbers = numbers(2, 4);
+    let first = numbers.start();
+    for text in [
+        "ada",
+        "x ada grid",
+        &format!("{first} ada grid\n{first} bob grid"),
+        &format!("{first} ada grid\n{} ada grid", first + 1),
+    ] {
+        fs::write(register(&folder), text).unwrap();
+        assert!(new(numbers.clone()).is_err_and(|it| it.contains("is no line `ACCOUNT USER GRID`")), "{text}");
+    }
+    fs::write(register(&folder), "7 ada grid\n7 bob grid\n").unwrap();
+    assert_eq!(new(numbers), Ok(()), "accounts of another range are another executor's");
+}
+
+#[test]
+fn work_on_files_has_the_rights_of_the_account() {
+    if !is_root() {
+        return;
+    }
+    let account = Account { number: *numbers(3, 1).start(), user: "ada".into() };
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for (path, mode) in [(folder.path(), 0o777), (other.path(), 0o700)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::write(other.path().join("secret"), "hidden").unwrap();
+    symlink(other.path().join("secret"), folder.path().join("link")).unwrap();
+    let parent = fs::File::open(folder.path()).unwrap(); // the folder around it need not let the account pass
+    let there = PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd()));
+    account.acting(|| fs::write(there.join("file"), "made")).unwrap();
+    let refused = account.acting(|| fs::read(there.join("link"))).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    let made = fs::metadata(folder.path().join("file")).unwrap();
+    assert_eq!((made.uid(), made.gid()), (account.number(), account.number()));
+    assert_eq!(fs::read(other.path().join("secret")).unwrap(), b"hidden", "and root's again afterwards");
+}
+
+/// What a forked process that has entered the account finds: its numbers, its groups, and whether it can be root again.
+fn inside(account: &Account) -> Result<Vec<i64>, Box<dyn Error>> {
+    let (answers, answer) = rustix::pipe::pipe()?;
+    // SAFETY: the child only makes system calls, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: plain system calls, with pointers to values that live as long as the calls.
+        let found = unsafe {
+            let entered = account.enter().is_ok();
+            let (mut user, mut group) = ([0; 3], [0; 3]);
+            libc::getresuid(&raw mut user[0], &raw mut user[1], &raw mut user[2]);
+            libc::getresgid(&raw mut group[0], &raw mut group[1], &raw mut group[2]);
+            let groups = libc::getgroups(0, std::ptr::null_mut());
+            let again = libc::syscall(libc::SYS_setresuid, 0, 0, 0);
+            let all = |ids: [u32; 3]| ids.iter().all(|id| *id == account.number());
+            [entered, all(user), all(group), groups == 0, again == -1]
+        };
+        let _ = rustix::io::write(&answer, &found.map(u8::from));
+        // SAFETY: ends the child without the handlers of its parent.
+        unsafe { libc::_exit(0) }
+    }
+    drop(answer);
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut fs::File::from(answers), &mut bytes)?;
+    // SAFETY: waits for the child, which only this function knows.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    Ok(bytes.into_iter().map(i64::from).collect())
+}
+
+#[test]
+fn a_process_enters_an_account_for_good() {
+    if is_root() {
+        let account = Account { number: *numbers(4, 1).start(), user: "ada".into() };
+        assert_eq!(inside(&account).unwrap(), [1; 5]);
+    }
+}

@@ -1,0 +1,106 @@
+//! The cage around one program: what its processes are started with, and how they enter.
+
+use super::paths::Opened;
+#[cfg(target_os = "linux")]
+use super::{landlock, seccomp};
+#[cfg(target_os = "linux")]
+use crate::accounts::Account;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+/// The cage around the processes of one program.
+#[derive(Debug, Clone)]
+pub struct Bars {
+    pub(super) folder: Option<PathBuf>,
+    pub(super) environment: Arc<Vec<(OsString, OsString)>>,
+    pub(super) paths: Option<Arc<Opened>>,
+    #[cfg(target_os = "linux")]
+    pub(super) ruleset: Option<Arc<std::os::fd::OwnedFd>>,
+    /// The program that refuses system calls.
+    #[cfg(target_os = "linux")]
+    pub(super) filter: Option<Arc<[libc::sock_filter]>>,
+    /// The rules for the keeper of the program.
+    #[cfg(target_os = "linux")]
+    pub(super) around: Option<Arc<std::os::fd::OwnedFd>>,
+    /// The account that the processes get. `None`: this process's.
+    #[cfg(target_os = "linux")]
+    pub(super) account: Option<Account>,
+}
+
+impl Bars {
+    /// The folder of the program, if it has one.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// What may be opened. `None`: files are not kept apart.
+    pub fn opened(&self) -> Option<Opened> {
+        let mut opened = self.paths.as_deref()?.clone();
+        opened.writable.extend(self.folder.clone());
+        Some(opened)
+    }
+
+    /// The number of the account that the processes get. `None`: this process's.
+    pub fn account(&self) -> Option<u32> {
+        #[cfg(target_os = "linux")]
+        return self.account.as_ref().map(Account::number);
+        #[cfg(not(target_os = "linux"))]
+        return None;
+    }
+
+    /// Makes an open file the account's, so that a process can open it again, as it does with `/dev/stdout`.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses.
+    #[cfg(target_os = "linux")]
+    pub fn hand_over(&self, file: impl std::os::fd::AsFd) -> io::Result<()> {
+        self.account.as_ref().map_or(Ok(()), |account| account.own(file))
+    }
+
+    /// Gives a command its environment and its folder. Variables that were set before are lost.
+    pub fn furnish(&self, command: &mut Command) {
+        command.env_clear().envs(self.environment.iter().cloned());
+        #[cfg(target_os = "linux")]
+        if let Some(account) = &self.account {
+            // The number need not have a name of its own.
+            command.env("USER", account.user()).env("LOGNAME", account.user());
+        }
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder).env("HOME", folder).env("TMPDIR", folder);
+        }
+    }
+
+    /// Puts this process into the cage, from which there is no way out, under its account. It makes system calls only, so it
+    /// may be called between fork and exec.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    #[cfg(target_os = "linux")]
+    pub fn enter(&self) -> io::Result<()> {
+        use std::os::fd::AsFd;
+        landlock::shed()?;
+        self.account.as_ref().map_or(Ok(()), Account::enter)?;
+        // An account gains no rights either: no program with the set-user-ID bit makes the process root again.
+        if self.ruleset.is_some() || self.filter.is_some() || self.account.is_some() {
+            landlock::gain_nothing()?;
+        }
+        self.ruleset.as_ref().map_or(Ok(()), |ruleset| landlock::restrict(ruleset.as_fd()))?;
+        self.filter.as_ref().map_or(Ok(()), |filter| seccomp::enter(filter))
+    }
+
+    /// Puts this process around the cage: it signals only what it starts from now on. Returns false if that is not so. It makes
+    /// system calls only.
+    #[cfg(target_os = "linux")]
+    pub fn stand_around(&self) -> bool {
+        use std::os::fd::AsFd;
+        let Some(around) = &self.around else { return false };
+        // The parent has the same account and stands outside, so that the kernel must refuse a signal to it.
+        let refuses = || rustix::process::getppid().is_some_and(|it| rustix::process::test_kill_process(it).is_err());
+        landlock::restrict(around.as_fd()).is_ok() && refuses()
+    }
+}
