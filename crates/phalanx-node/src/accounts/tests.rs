@@ -71,7 +71,7 @@ fn wrong_ranges_and_a_damaged_register_are_refused() {
     }
     let folder = tempfile::tempdir().unwrap();
     let new = |numbers| Accounts::new(numbers, &register(&folder), b"grid").map(drop);
-    for wrong in [0..=5, 5..=4, 5..=u32::MAX] {
+    for wrong in [0..=5, RangeInclusive::new(5, 4), 5..=u32::MAX] {
         assert!(new(wrong.clone()).is_err_and(|it| it.ends_with("is no range of accounts")), "{wrong:?}");
     }
     fs::create_dir_all(folder.path().join("home")).unwrap();
