@@ -10,11 +10,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from phalanx.errors import PolicyError
 from phalanx.words import StrPath
 
+#: Beyond what systems give to accounts, services and containers by themselves.
+_EXAMPLE = "1900000000-1900000031"
+#: What a process of an account may read of this process's environment, beside Python's own variables.
+_NEEDED = {"LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "VIRTUAL_ENV"}
+#: Files with the numbers that users may give to processes in namespaces of their own.
+_SUBORDINATE = (Path("/etc/subuid"), Path("/etc/subgid"))
+#: Whose entry in ``/etc/subuid`` keeps the accounts for executors.
+_OWN = "phalanx"
 #: The largest number stands for no account.
 _LARGEST = 2**32 - 2
 #: Prints the first of its arguments that it may not use: a folder `enter PATH`, another path `read PATH`.
@@ -35,17 +44,34 @@ def read_accounts(word: str) -> tuple[int, int]:
     Raises
     ------
     ValueError
-        The word is no range, or an account or a group of this machine has one of the numbers.
+        The word is no range; or one of the numbers is that of an account or a group of this machine, or is given to
+        somebody's containers in ``/etc/subuid`` or ``/etc/subgid``, unless that is to ``phalanx``.
     """
     match = re.fullmatch(r"([0-9]{1,10})-([0-9]{1,10})", word)
     first, last = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= first <= last <= _LARGEST:
-        raise ValueError(f"{word!r} is no range of accounts: write FIRST-LAST, like 100000-100031")
+        raise ValueError(f"{word!r} is no range of accounts: write FIRST-LAST, like {_EXAMPLE}")
     named = {user.pw_uid: f"account {user.pw_uid} is {user.pw_name}'s" for user in pwd.getpwall()}
     named |= {group.gr_gid: f"group {group.gr_gid} is {group.gr_name}" for group in grp.getgrall()}
     if taken := min((number for number in named if first <= number <= last), default=None):
-        raise ValueError(f"{named[taken]}: name accounts that nothing else on this machine has, like 100000-100031")
+        raise ValueError(f"{named[taken]}: name accounts that nothing else on this machine has, like {_EXAMPLE}")
+    for file, owner, start, end in _given_to_containers():
+        if owner != _OWN and start <= last and first < end:
+            raise ValueError(
+                f"{file} gives {start} to {end - 1} to the containers of {owner}: name accounts that nothing else on "
+                f"this machine has, like {_EXAMPLE}"
+            )
     return first, last
+
+
+def _given_to_containers() -> Iterator[tuple[Path, str, int, int]]:
+    """The ranges of numbers in these files: the file, the owner, the first number, and the one after the last."""
+    for file in _SUBORDINATE:
+        with suppress(OSError):
+            for line in file.read_text(errors="replace").splitlines():
+                owner, start, count = (*line.split(":"), "", "")[:3]
+                if start.isdecimal() and count.isdecimal():
+                    yield file, owner, int(start), int(start) + int(count)
 
 
 def check_accounts(accounts: tuple[int, int], folders: Iterable[StrPath]) -> None:
@@ -96,13 +122,15 @@ def _checks(path: Path, how: str) -> list[str]:
 
 
 def _run(account: int, *command: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command under an account, with the environment in which interpreters import."""
+    """Runs a command under an account, which reads nothing of this process's environment but what it needs to start."""
+    env = {name: value for name, value in os.environ.items() if name in _NEEDED or name.startswith("PYTHON")}
     try:
         return subprocess.run(
             command,
             user=account,
             group=account,
             extra_groups=[],
+            env=env,
             cwd="/",
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -22,6 +22,7 @@ import pytest
 from api.executors import PHALANX, Executors
 from hostile import attacker
 from hostile.accounts import not_refused
+from phalanx._accounts import read_accounts
 
 from laboratory.processes import until
 
@@ -263,11 +264,22 @@ def test_an_executor_of_root_says_what_to_write(place: Path) -> None:
 
 @pytest.mark.parametrize("word", ["5", "0-9", "9-7", "1-4294967295"])
 def test_a_wrong_range_is_refused(place: Path, word: str) -> None:
-    assert "write FIRST-LAST, like 100000-100031" in refusal(place, "--accounts", word)
+    assert "write FIRST-LAST, like 1900000000-1900000031" in refusal(place, "--accounts", word)
 
 
 def test_accounts_that_somebody_has_are_refused(place: Path) -> None:
     assert "name accounts that nothing else on this machine has" in refusal(place, "--accounts", "65530-65540")
+
+
+def test_accounts_of_somebodys_containers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = tmp_path / "subuid"
+    given.write_text("ada:100000:65536\nnonsense\nphalanx:1900000000:32\n")
+    monkeypatch.setattr("phalanx._accounts._SUBORDINATE", (tmp_path / "none", given))
+    for word in ("100000-100031", "99999-100000", "165535-165535"):
+        with pytest.raises(ValueError, match=r"gives 100000 to 165535 to the containers of ada"):
+            read_accounts(word)
+    assert read_accounts("165536-165540") == (165536, 165540)
+    assert read_accounts("1900000000-1900000031") == (1900000000, 1900000031)
 
 
 def test_accounts_need_root(place: Path) -> None:

@@ -7,8 +7,8 @@
 //! for all executors of the machine.
 
 use phalanx_net::sync::lock;
-use rustix::fs::{Gid, Mode, OFlags, Uid, open};
-use rustix::process::geteuid;
+use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid, flock, open};
+use rustix::process::{DumpableBehavior, geteuid, set_dumpable_behavior};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -50,8 +50,11 @@ impl Account {
     pub fn enter(&self) -> io::Result<()> {
         let (user, group) = self.ids();
         set_thread_groups(&[])?;
+        leave_keyring()?;
         set_thread_res_gid(group, group, group)?;
-        Ok(set_thread_res_uid(user, user, user)?)
+        set_thread_res_uid(user, user, user)?;
+        // Until it begins a program, it has the memory of the executor.
+        Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
     }
 
     /// Makes an open file, pipe or folder the account's.
@@ -103,6 +106,20 @@ impl Drop for Acting {
     fn drop(&mut self) {
         set_file_user(self.user);
         set_file_group(self.group);
+        // Each change of the account makes the kernel forget that the memory of this process is hidden.
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    }
+}
+
+/// Leaves the session keyring, whose keys this process could read under any account, for an empty one.
+fn leave_keyring() -> io::Result<()> {
+    const JOIN_SESSION_KEYRING: libc::c_long = 1;
+    // SAFETY: the call has no pointer but one that may be null.
+    let joined = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<u8>()) };
+    match io::Error::last_os_error() {
+        // There are no keys, or a container has none for its processes.
+        error if joined < 0 && !matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -126,7 +143,7 @@ pub struct Accounts {
     /// The grid whose users get accounts. Another grid can have a user of the same name.
     grid: String,
     /// Who has which account: users by name and grid. Those of other grids keep theirs.
-    given: Mutex<BTreeMap<String, u32>>,
+    given: Mutex<BTreeMap<u32, String>>,
     _locked: OwnedFd,
 }
 
@@ -158,13 +175,13 @@ impl Accounts {
     pub fn of(&self, user: &str) -> io::Result<Account> {
         let mut given = lock(&self.given);
         let entry = format!("{user} {}", self.grid);
-        let number = match given.get(&entry) {
-            Some(number) => *number,
+        let number = match given.iter().find(|(_, of)| **of == entry) {
+            Some((number, _)) => *number,
             None => {
-                let mut free = self.numbers.clone().filter(|number| !given.values().any(|taken| taken == number));
+                let mut free = self.numbers.clone().filter(|number| !given.contains_key(number));
                 let number = free.next().ok_or_else(|| self.used_up())?;
                 self.note(number, &entry)?;
-                given.insert(entry, number);
+                given.insert(number, entry);
                 number
             }
         };
@@ -190,8 +207,10 @@ impl Accounts {
                 .parent()
                 .map_or(Ok(()), |folder| fs::DirBuilder::new().recursive(true).mode(0o700).create(folder))?;
             let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.register)?;
-            file.write_all(format!("{number} {entry}\n").as_bytes())?;
-            file.sync_all()
+            flock(&file, FlockOperation::LockExclusive)?; // other executors, of other ranges, write to it too
+            let before = file.metadata()?.len();
+            let noted = file.write_all(format!("{number} {entry}\n").as_bytes()).and_then(|()| file.sync_all());
+            noted.inspect_err(|_| drop(file.set_len(before)))
         };
         note().map_err(wrong)
     }
@@ -202,24 +221,30 @@ fn range(numbers: &RangeInclusive<u32>) -> String {
 }
 
 /// Reads who has which of the accounts. Lines are `ACCOUNT USER GRID`; those about other accounts are another executor's.
-fn read(register: &Path, numbers: &RangeInclusive<u32>) -> Result<BTreeMap<String, u32>, String> {
+fn read(register: &Path, numbers: &RangeInclusive<u32>) -> Result<BTreeMap<u32, String>, String> {
     let text = match fs::read_to_string(register) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
         read => read.map_err(|error| format!("{}: {error}", register.display()))?,
     };
-    let mut given: BTreeMap<String, u32> = BTreeMap::new();
+    if !(text.is_empty() || text.ends_with('\n')) {
+        return Err(format!("{} is not whole: its last line has no end", register.display()));
+    }
+    let mut given = BTreeMap::new();
     for (at, line) in text.lines().enumerate() {
         let damaged = || format!("{}, line {}, is no line `ACCOUNT USER GRID` of its own", register.display(), at + 1);
         let (number, entry) = line.split_once(' ').ok_or_else(damaged)?;
         let number: u32 = number.parse().map_err(|_| damaged())?;
-        if !numbers.contains(&number) {
-            continue;
-        }
-        if given.values().any(|taken| *taken == number) || given.insert(entry.to_owned(), number).is_some() {
+        if !is_entry(entry) || (numbers.contains(&number) && given.insert(number, entry.to_owned()).is_some()) {
             return Err(damaged());
         }
     }
     Ok(given)
+}
+
+/// Whether it is `USER GRID`, where a grid is 16 hexadecimal digits.
+fn is_entry(entry: &str) -> bool {
+    let is_grid = |grid: &str| grid.len() == 16 && grid.bytes().all(|digit| digit.is_ascii_hexdigit());
+    entry.split_once(' ').is_some_and(|(user, grid)| !user.is_empty() && is_grid(grid))
 }
 
 /// Locks the accounts for as long as the returned file is open. The kernel frees them when this process ends.

@@ -6,12 +6,14 @@
 //! through, and neither list nor change. Files are written beneath the program's folder by its descriptor, so that no link that a
 //! process of the program makes there leads the executor out of it.
 
+mod removing;
+
 use crate::accounts::Account;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use phalanx_core::wire::machines::MOST_NAME;
 use phalanx_net::private_folder;
 use phalanx_net::sync::lock;
-use rustix::fs::{FlockOperation, Mode, flock, fstat, openat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, flock, fstat, openat, unlinkat};
 use rustix::process::geteuid;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -89,7 +91,7 @@ impl Folder {
         for _ in 0..ATTEMPTS {
             match make(&all) {
                 // Nobody else puts anything into either folder. In that of accounts, the folders are theirs.
-                Ok(opened) => remove_stale(&all, &opened, account.is_some()),
+                Ok(opened) => remove_stale(&opened, account.is_some()),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     return Folder::beneath(shared, None, account);
                 }
@@ -107,8 +109,9 @@ impl Folder {
     fn beneath(parent: &Path, all: Option<All>, account: Option<&Account>) -> io::Result<Folder> {
         let name = format!("{PREFIX}{}{WORD}", std::process::id());
         let mode = Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new().prefix(&name).permissions(mode).tempdir_in(parent)?;
+        let mut folder = tempfile::Builder::new().prefix(&name).permissions(mode).tempdir_in(parent)?;
         let opened = File::from(private_folder::find(folder.path())?);
+        folder.disable_cleanup(true); // dropping the folder removes it
         flock(&opened, FlockOperation::LockExclusive)?;
         account.map_or(Ok(()), |account| account.own(&opened))?;
         let (file, replaces, account) = (Mutex::new(None), AtomicBool::new(false), account.cloned());
@@ -192,14 +195,21 @@ impl Folder {
     }
 }
 
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = removing::empty(&self.opened).and_then(|()| fs::remove_dir(self.folder.path()));
+    }
+}
+
 /// Removes the folders of killed executors from the folder for all programs. `any_account`: whatever account they are of.
-fn remove_stale(all: &Path, opened: &OwnedFd, any_account: bool) {
+fn remove_stale(opened: &OwnedFd, any_account: bool) {
     let entries = rustix::fs::Dir::read_from(opened).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
     for name in names.filter(|name| name.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(WORD))) {
         // held until the folder is gone
-        let Some(_lock) = stale(opened, &name, any_account) else { continue };
-        let _ = fs::remove_dir_all(all.join(name));
+        let Some(folder) = stale(opened, &name, any_account) else { continue };
+        let emptied = folder.try_clone().and_then(|folder| removing::empty(&Dir::from_std_file(folder)));
+        let _ = emptied.and_then(|()| Ok(unlinkat(opened, &name, AtFlags::REMOVEDIR)?));
     }
 }
 

@@ -91,7 +91,7 @@ def _read_accounts(context: click.Context, option: click.Parameter, word: str | 
     metavar="FIRST-LAST",
     callback=_read_accounts,
     help="As root, run each user's processes under an account of their own, with one of these numbers, which nothing "
-    "else on this machine has, like 100000-100031.",
+    "else on this machine has, like 1900000000-1900000031.",
 )
 @click.option(
     "--allow-root",

@@ -170,7 +170,7 @@ def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Pa
 
     This writes the list revoked.txt, which the authority signs and everyone may see. Members refuse NAME, and end their
     links with it, within a second or two after they find the list beside their identity file or their hosts file.
-    Programs carry it from there to the executors that they use.
+    Managers carry it from there to the executors that they use; ranks, copies and spaces do not.
     A certificate that is issued to NAME later is good.
     """
     authority, file, passphrase = _authority(folder, passphrase_file)
@@ -181,7 +181,7 @@ def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Pa
     entries = [(_now(), *entry) for entry in named]
     text = _native.revoke_members(authority, file, passphrase, _revoked(revoked), entries)
     _replace(revoked, text, mode=0o644)
-    click.echo(f"{revoked} names {name} now; your programs carry it to the executors that they use from now on")
+    click.echo(f"{revoked} names {name} now; your managers carry it to the executors that they use from now on")
 
 
 @grid.command()

@@ -77,17 +77,39 @@ fn wrong_ranges_and_a_damaged_register_are_refused() {
     fs::create_dir_all(folder.path().join("home")).unwrap();
     let numbers = numbers(2, 4);
     let first = numbers.start();
+    let grid = "0123456789abcdef";
     for text in [
         "ada",
-        "x ada grid",
-        &format!("{first} ada grid\n{first} bob grid"),
-        &format!("{first} ada grid\n{} ada grid", first + 1),
+        &format!("x ada {grid}"),
+        &format!("{first} ada grid"),
+        &format!("{first} ada"),
+        &format!("{first} ada {grid}\n{first} bob {grid}"),
+        &format!("1000{first} ada {grid}"),
     ] {
-        fs::write(register(&folder), text).unwrap();
+        fs::write(register(&folder), format!("{text}\n")).unwrap();
         assert!(new(numbers.clone()).is_err_and(|it| it.contains("is no line `ACCOUNT USER GRID`")), "{text}");
     }
-    fs::write(register(&folder), "7 ada grid\n7 bob grid\n").unwrap();
+    fs::write(register(&folder), format!("{first} ada {grid}")).unwrap();
+    assert!(new(numbers.clone()).is_err_and(|it| it.contains("its last line has no end")));
+    fs::write(register(&folder), format!("7 ada {grid}\n7 bob {grid}\n")).unwrap();
     assert_eq!(new(numbers), Ok(()), "accounts of another range are another executor's");
+}
+
+#[test]
+fn a_user_of_two_ranges_that_become_one_keeps_the_first_account() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let numbers = numbers(5, 4);
+    let first = *numbers.start();
+    for half in [first..=first + 1, first + 2..=first + 3] {
+        let accounts = Accounts::new(half.clone(), &register(&folder), b"grid").unwrap();
+        assert_eq!(accounts.of("ada").unwrap().number(), *half.start());
+    }
+    let whole = Accounts::new(numbers, &register(&folder), b"grid").unwrap();
+    assert_eq!(whole.of("ada").unwrap().number(), first);
+    assert_eq!(whole.of("bob").unwrap().number(), first + 1, "her other account stays hers");
 }
 
 #[test]

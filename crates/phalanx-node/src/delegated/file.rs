@@ -1,8 +1,8 @@
 //! The file by which a program's processes at an executor find what their user has delegated to them.
 //!
 //! Ranks, and processes that tasks and ranks start, have no link to the user's program. An environment variable names a file in
-//! the folder of their program. Other accounts cannot enter that folder, and the cages of other programs close it. The file
-//! is replaced when the delegation is renewed, and removed with the program.
+//! the folder of their program. Other accounts cannot enter that folder, and cages that keep files apart close it to other
+//! programs. The file is replaced when the delegation is renewed, and removed with the program.
 //!
 //! An inherited descriptor would need no file. But programs close descriptors that they do not know before they start
 //! another one, as Python's `subprocess` does.

@@ -34,7 +34,7 @@ struct Watch {
 pub unsafe fn keep(socket: RawFd, programs: Vec<i32>, bars: &Bars, commands: &mut [Command], report: RawFd) -> ! {
     // SAFETY: plain system calls with constants, and one name that ends with a zero.
     let keeper = unsafe {
-        libc::setpgid(0, 0); // signals for the terminal's foreground group must not reach the keeper
+        libc::setsid(); // no signal of the terminal reaches the keeper, and no task can type into the terminal
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);

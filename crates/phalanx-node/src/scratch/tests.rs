@@ -137,6 +137,26 @@ fn a_file_is_replaced_at_once_and_no_link_leads_it_out() {
 }
 
 #[test]
+fn folders_in_folders_go_however_many_they_are_and_links_lead_nowhere() {
+    let (folder, other) = (Folder::new().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(other.path().join("kept"), "").unwrap();
+    let mut at = folder.opened.try_clone().unwrap();
+    for _ in 0..20_000 {
+        at.create_dir("a").unwrap();
+        at = at.open_dir("a").unwrap(); // a path to all of them is longer than the system takes
+    }
+    at.write("file", "x").unwrap();
+    symlink(other.path(), folder.path().join("a/link")).unwrap();
+    pipe(&folder.path().join("a/pipe"));
+    fs::create_dir(folder.path().join("closed")).unwrap();
+    fs::create_dir(folder.path().join("closed/in")).unwrap();
+    fs::set_permissions(folder.path().join("closed"), Permissions::from_mode(0o000)).unwrap();
+    let path = folder.path().to_owned();
+    drop((at, folder));
+    assert!(!path.exists() && other.path().join("kept").exists());
+}
+
+#[test]
 fn no_name_leads_out() {
     let folder = Folder::new().unwrap();
     for name in ["", "/etc/passwd", "../x", "a/../../x", ".", "a\0b", &"a/".repeat(3000)] {
