@@ -396,10 +396,11 @@ def test_executors_say_how_they_keep_users_apart(site: Site, tmp_path: Path) -> 
     ],
 )
 def test_a_wrong_grant_is_refused(tmp_path: Path, grant: str, why: str) -> None:
-    with Executors(tmp_path) as grid:
+    with Executors(tmp_path) as grid, tempfile.TemporaryDirectory() as programs:
         identity = grid.issue("executor", "labpc")
         command = [PHALANX, "executor", "--listen", "127.0.0.1:0", "--identity", str(identity)]
-        words = ["--grant", grant.format(at=tmp_path, programs=tempfile.gettempdir())]
-        done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60)
+        words = ["--grant", grant.format(at=tmp_path, programs=programs)]
+        env = {**os.environ, "TMPDIR": programs}
+        done = subprocess.run([*command, *words], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1, done.stderr
     assert why.format(at=tmp_path) in done.stderr
