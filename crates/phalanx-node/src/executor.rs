@@ -365,7 +365,7 @@ impl Service {
         match decode(&frame.header) {
             Ok(ToExecutor::Recruit { request, levels, program }) => self.recruit(session, request, levels, program),
             Ok(ToExecutor::Release { request }) => self.release(session, request),
-            Ok(ToExecutor::Revoked { number }) => match carrier.hear(number, &frame.body.to_vec()) {
+            Ok(ToExecutor::Revoked { number }) => match carrier.hear(number, &frame.body) {
                 Ok(taken) => taken.into_iter().for_each(|taken| self.log_taken(&taken, &session.user)),
                 Err(_) => session.link.close(),
             },

@@ -427,7 +427,7 @@ impl Host {
             Ok(FromExecutor::Refused { request, reason }) => session.answer(request, Answer::Refused { reason }),
             Ok(FromExecutor::Ended { request, how }) => session.answer(request, Answer::Ended { how: printable(&how) }),
             Ok(FromExecutor::Revoked { number }) => {
-                if carrier.borrow_mut().hear(number, &frame.body.to_vec()).is_err() {
+                if carrier.borrow_mut().hear(number, &frame.body).is_err() {
                     session.link.close();
                 }
             }
