@@ -248,7 +248,7 @@ def test_the_contact_sheet_is_a_picture_beside_the_others(tmp_path: Path) -> Non
         assert sheet.width > 1000
 
 
-def test_the_summary_for_programs_has_everything_the_table_has() -> None:
+def test_the_summary_for_programs_has_everything_the_table_has(capsys: pytest.CaptureFixture[str]) -> None:
     px = pytest.importorskip("phalanx")
     from phalanx.cli import show
     from phalanx.demo.run import Report
@@ -265,3 +265,6 @@ def test_the_summary_for_programs_has_everything_the_table_has() -> None:
     assert facts["interpreters"][0]["level"] == "private"
     assert facts["bill"]["lines"] == [{"level": "private", "bytes": 40, "protection": 0.25}]
     assert facts["bill"]["cost"] == 0.25
+    show.tables(report)
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("speedup", "lab:7400/1", "private", "1 without a picture: x"))

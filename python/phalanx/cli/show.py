@@ -20,10 +20,11 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from phalanx.cli._console import console
+
 if TYPE_CHECKING:
     import phalanx as px
-    from phalanx.cli._console import console
-from phalanx.demo.run import Report
+    from phalanx.demo.run import Report
 
 T = TypeVar("T")
 
