@@ -67,8 +67,8 @@ impl Account {
         Ok(rustix::fs::fchown(file, Some(user), Some(group))?)
     }
 
-    /// Does work on files with the rights of the account: what is made is the account's, and what the account may not touch is
-    /// refused. So links that the account has made lead to nothing that is not its own.
+    /// Calls `work` with the account's rights to files. New files belong to the account, and the kernel refuses files that the
+    /// account may not touch. So a link that the account has made cannot lead `work` to a file of another account.
     ///
     /// # Errors
     ///
@@ -142,13 +142,13 @@ pub struct Accounts {
     register: PathBuf,
     /// The grid whose users get accounts. Another grid can have a user of the same name.
     grid: String,
-    /// Who has which account: users by name and grid. Those of other grids keep theirs.
+    /// The owner of each account in use, as `USER GRID`. Users of other grids keep their accounts.
     given: Mutex<BTreeMap<u32, String>>,
     _locked: OwnedFd,
 }
 
 impl Accounts {
-    /// Takes the accounts for this process, and reads from the register who has which. `authority`: the certificate of the
+    /// Locks the accounts for this process, and reads their owners from the register. `authority`: the certificate of the
     /// grid's authority.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl Accounts {
         Ok(Accounts { numbers, register: register.to_owned(), grid, given: Mutex::new(given), _locked })
     }
 
-    /// The account of a user. A user who has none gets the first that nobody has.
+    /// Returns the account of a user. A new user gets the first free account.
     ///
     /// # Errors
     ///
@@ -220,7 +220,8 @@ fn range(numbers: &RangeInclusive<u32>) -> String {
     format!("{}-{}", numbers.start(), numbers.end())
 }
 
-/// Reads who has which of the accounts. Lines are `ACCOUNT USER GRID`; those about other accounts are another executor's.
+/// Reads the owners of the accounts from the register. Its lines are `ACCOUNT USER GRID`. Lines about accounts outside of the
+/// range belong to other executors.
 fn read(register: &Path, numbers: &RangeInclusive<u32>) -> Result<BTreeMap<u32, String>, String> {
     let text = match fs::read_to_string(register) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -241,7 +242,7 @@ fn read(register: &Path, numbers: &RangeInclusive<u32>) -> Result<BTreeMap<u32, 
     Ok(given)
 }
 
-/// Whether it is `USER GRID`, where a grid is 16 hexadecimal digits.
+/// Whether `entry` is `USER GRID`. A grid is 16 hexadecimal digits.
 fn is_entry(entry: &str) -> bool {
     let is_grid = |grid: &str| grid.len() == 16 && grid.bytes().all(|digit| digit.is_ascii_hexdigit());
     entry.split_once(' ').is_some_and(|(user, grid)| !user.is_empty() && is_grid(grid))

@@ -20,8 +20,8 @@ impl Carrier {
         Carrier { revocations, has_said: false, theirs: None }
     }
 
-    /// What the other end says: the number of its newest list, and the list unless `text` is empty. Returns the list if it was
-    /// taken.
+    /// Notes the number of the other end's newest list. If `text` is not empty, it is that list. Returns the list if this member
+    /// took it.
     ///
     /// # Errors
     /// The text is no list that the grid's authority has signed.
@@ -33,8 +33,8 @@ impl Carrier {
         self.revocations.take(std::str::from_utf8(text).map_err(io::Error::other)?)
     }
 
-    /// What the other end is to be told now: the number of the newest list, and the list if the other end has an older one. A list
-    /// that is longer than a message is not sent.
+    /// Returns the next message to the other end, if one is due: the number of the newest list, and the list if the other end has
+    /// an older one. A list that does not fit into a message is not sent.
     pub fn due(&mut self) -> Option<(u64, Vec<u8>)> {
         let number = self.revocations.number();
         if !std::mem::replace(&mut self.has_said, true) {

@@ -1,8 +1,8 @@
 //! The messages between a message passing program's launcher and the executors, with one link for each machine.
 //!
 //! The machine makes an offer. It gets its part of the program, and what the user delegates to it. Then it gets the
-//! files, which go into a folder of their own. The ranks are started. Until all have ended, their messages and output are sent back. If the link ends, so do
-//! the ranks.
+//! files, which go into a folder of their own. The ranks are started. Until all have ended, their messages and output are
+//! sent back. If the link ends, so do the ranks.
 
 use super::Given;
 use super::ranks::{FromRank, ToRank};
@@ -102,7 +102,8 @@ pub enum ToMachine {
     /// Reserve places for this part, which is number `machine` of the program's `machines`. A restarted program is
     /// recognized by `program`. It finds its folder unchanged if an earlier link of it is still there.
     Begin { part: Part, machine: u32, machines: Vec<IpAddr>, program: [u8; 16] },
-    /// What the user gives the ranks here, and what they start. It replaces what was given before.
+    /// The user's delegation and names of machines, for the ranks here and for the processes that these ranks start. A later
+    /// message replaces an earlier one.
     Delegation { given: Given },
     /// A file follows in pieces, up to the next file. Folders in its name are made.
     File { name: String, executable: bool },

@@ -45,11 +45,12 @@ pub enum ToInterpreter {
     Shown { bytes: u32 },
     /// Heartbeat of the manager.
     Beat,
-    /// What the user gives to this interpreter: a [`Given`] in the body. It replaces an earlier one.
+    /// The user's delegation and names of machines for this interpreter: a [`Given`] in the body. A later message replaces an
+    /// earlier one.
     Delegation,
 }
 
-/// What a user's program gives its processes at executors: the right to act for the user, and its names of machines.
+/// The delegation and the names of machines that a user's program sends to its processes at executors.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
     /// The text of the delegation. `None`: nothing is delegated.

@@ -230,7 +230,7 @@ impl Watch {
     }
 }
 
-/// Writes a file that is whole at each moment, beside itself first.
+/// Replaces a file in one step, so that a reader never finds half of a list.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let new = file.with_extension(format!("new-{}", to_hex(&random_token()[..8])));
     fs::write(&new, text).and_then(|()| fs::rename(&new, file)).inspect_err(|_| drop(fs::remove_file(&new)))

@@ -134,7 +134,8 @@ fn work_on_files_has_the_rights_of_the_account() {
     assert_eq!(fs::read(other.path().join("secret")).unwrap(), b"hidden", "and root's again afterwards");
 }
 
-/// What a forked process that has entered the account finds: its numbers, its groups, and whether it can be root again.
+/// Forks a process that enters the account. Returns 1 or 0 for each of its checks: it entered, all its user numbers and all its
+/// group numbers are the account's, it has no other groups, and it cannot become root again.
 fn inside(account: &Account) -> Result<Vec<i64>, Box<dyn Error>> {
     let (answers, answer) = rustix::pipe::pipe()?;
     // SAFETY: the child only makes system calls, and ends.

@@ -1,4 +1,4 @@
-//! The cage around one program: what its processes are started with, and how they enter.
+//! The cage around one program: the environment and the rights of its processes, and how a process enters it.
 
 use super::paths::Opened;
 #[cfg(target_os = "linux")]
@@ -36,7 +36,7 @@ impl Bars {
         self.folder.as_deref()
     }
 
-    /// What may be opened. `None`: files are not kept apart.
+    /// The paths that the processes may open. `None`: the cage does not restrict files.
     pub fn opened(&self) -> Option<Opened> {
         let mut opened = self.paths.as_deref()?.clone();
         opened.writable.extend(self.folder.clone());

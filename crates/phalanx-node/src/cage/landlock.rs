@@ -28,8 +28,8 @@ const SOURCES: &[&str] = &["/dev/random", "/dev/urandom"];
 /// they know the name of.
 const SHARED: &str = "/dev/shm";
 
-/// What the kernel's version of Landlock does not keep apart. `has_accounts`: users have accounts of their own, which keep a part
-/// of it apart. The error says why there is none.
+/// Returns the gaps of the kernel's version of Landlock. `has_accounts`: users have accounts of their own, which close some of the
+/// gaps. The error says why the kernel has no Landlock.
 pub fn support(has_accounts: bool) -> Result<Vec<&'static str>, &'static str> {
     match version() {
         version @ 1.. => Ok(lacks(version, has_accounts)),
