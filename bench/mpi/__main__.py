@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
+from bench.mpi.cores import Cores
 from bench.mpi.libraries import OURS, PEERS
 from bench.mpi.rows import ROWS, Figure, Row, Samples
 from bench.mpi.runs import Failure, Runs
@@ -32,12 +33,13 @@ def main() -> None:
     results: dict[str, Samples] = {}
     strangers = Strangers()
     with tempfile.TemporaryDirectory(prefix="bench-mpi-") as folder:
-        runs = Runs(Path(folder))
+        runs, cores = Runs(Path(folder)), Cores(Path(folder), measured=not options.quick)
         for name in options.only:
             command.say(f"{strangers.seconds:5.0f} s  {name}")
-            results[name] = ROWS[name].measure(settings, runs)
+            results[name] = ROWS[name].measure(settings, runs, cores)
     facts = {"versions": _versions(), "settings": settings._asdict(), "results": results}
-    command.conclude(_report(results), strangers, rounds=settings.rounds, file=options.json, facts=facts)
+    report = "\n".join(filter(None, [_report(results), str(cores)]))
+    command.conclude(report, strangers, rounds=settings.rounds, file=options.json, facts=facts)
 
 
 def _report(results: dict[str, Samples]) -> str:

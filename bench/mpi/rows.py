@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
+from bench.mpi.cores import Cores
 from bench.mpi.libraries import MEMORY, OURS, PEERS, PRIVATE, TCP, Library, Mpich, peers_of
 from bench.mpi.runs import Runs, begun, busy
 from bench.mpi.settings import Settings
@@ -42,16 +44,20 @@ class Row:
         """Those that can be measured."""
         return [library for library in (OURS, *self.peers) if not library.missing(self.way)]
 
-    def measure(self, settings: Settings, runs: Runs) -> Samples:
-        """Libraries take turns, each run in processes of its own."""
+    def measure(self, settings: Settings, runs: Runs, cores: Cores) -> Samples:
+        """Libraries take turns, each run in processes of its own, with the cores at one distance."""
         samples: Samples = {name: {} for name in self.figures}
         for _ in range(settings.rounds):
             for library in self.libraries():
-                with busy(self.busy) if self.busy else nullcontext():
-                    figures = runs.figures(library, self.way, self.program, self.ranks, *self._words(settings))
+                run = partial(self._run, library, settings, runs)
+                figures = run() if self.busy or "BEGUN" in self.words else cores.at_one_distance(run)
                 for name in self.figures:
                     samples[name].setdefault(library.title, []).append(figures[name])
         return samples
+
+    def _run(self, library: Library, settings: Settings, runs: Runs) -> dict[str, float]:
+        with busy(self.busy) if self.busy else nullcontext():
+            return runs.figures(library, self.way, self.program, self.ranks, *self._words(settings))
 
     def _words(self, settings: Settings) -> list[str]:
         known = {"SECONDS": f"{settings.seconds}", "BEGUN": begun()}
