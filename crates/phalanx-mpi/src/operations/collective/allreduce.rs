@@ -86,5 +86,5 @@ pub(super) async fn by_parts(call: &Call, own: Span, result: Span, reducer: &Red
     let (rank, size) = (call.rank(), call.size());
     let (parts, results) = (Blocks::divide(own, size, reducer.unit()), Blocks::divide(result, size, reducer.unit()));
     reduce::around(call, &parts, results.at(rank), reducer).await;
-    allgather::around(call, &results).await;
+    allgather::around(call, results.at(rank), &results).await;
 }

@@ -181,10 +181,7 @@ pub fn allgather(comm: &Comm, send: Argument<'_>, receive: Argument<'_>) -> Resu
         if call.comm.remote.is_some() {
             across::allgather_across(call, span.unwrap_or(Span::EMPTY), &room).await;
         } else {
-            if let Some(span) = span {
-                span.copy_to(room.at(call.rank()));
-            }
-            gather_everywhere(call, &room).await;
+            gather_everywhere(call, span.unwrap_or_else(|| room.at(call.rank())), &room).await;
         }
         blocks.store(&room);
         call.outcome()

@@ -23,12 +23,14 @@ pub async fn everybody_says(call: &Call, own: Vec<u8>) -> Result<Vec<Vec<u8>>> {
     let (rank, size) = (call.rank(), call.size());
     let mut lengths = vec![0u8; 8 * size];
     lengths[8 * rank..][..8].copy_from_slice(&(own.len() as u64).to_le_bytes());
-    allgather(call, &Blocks::Equal { all: Span::of(&mut lengths), each: 8 }).await;
+    let all = Span::of(&mut lengths);
+    allgather(call, all.part(8 * rank, 8), &Blocks::Equal { all, each: 8 }).await;
     call.outcome()?;
     let length = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes")) as usize;
     let mut all: Vec<Vec<u8>> = lengths.chunks_exact(8).map(|bytes| vec![0; length(bytes)]).collect();
     all[rank] = own;
-    allgather(call, &Blocks::Each(all.iter_mut().map(|bytes| Span::of(bytes)).collect())).await;
+    let blocks = Blocks::Each(all.iter_mut().map(|bytes| Span::of(bytes)).collect());
+    allgather(call, blocks.at(rank), &blocks).await;
     call.outcome().map(|()| all)
 }
 

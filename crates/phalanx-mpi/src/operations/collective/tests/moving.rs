@@ -91,9 +91,9 @@ fn everybody_gets_the_blocks_of_all() {
                 let own = call.rank();
                 Span::of(&mut bytes(own, lengths(own))).copy_to(blocks.at(own));
                 match by {
-                    2 => allgather::around(&call, &blocks).await,
+                    2 => allgather::around(&call, blocks.at(call.rank()), &blocks).await,
                     1 => allgather::in_doubling_steps(&call, &blocks, whole.len()).await,
-                    _ => allgather::allgather(&call, &blocks).await,
+                    _ => allgather::allgather(&call, blocks.at(call.rank()), &blocks).await,
                 }
                 call.outcome().map(|()| all)
             });
