@@ -10,7 +10,8 @@ use crate::objects::datatype::Datatype;
 use crate::objects::handle::Held;
 use crate::objects::op::{Function, Predefined};
 use crate::operations::quick::Passed;
-use crate::process::world::world;
+use crate::process::world::{World, world};
+use std::sync::Arc;
 
 /// Bytes up to which it is done so: what a channel takes in one piece. Beyond that the copies take longer than a task.
 const SHORT: usize = 16 << 10;
@@ -29,11 +30,19 @@ type Done = Option<Result<()>>;
 
 /// MPI_Barrier.
 pub fn short_barrier(handle: u32) -> Done {
-    let call = Call::new(world().ok()?, comm(handle)?);
+    Some(meet(Call::new(world().ok()?, comm(handle)?)))
+}
+
+/// Nobody returns before all of an intracommunicator have called. None where its ranks live on several machines, or where it was revoked.
+pub fn meet_now(world: &'static World, comm: &Arc<Comm>) -> Done {
+    (world.machines.is_empty() && !comm.is_revoked()).then(|| meet(Call::new(world, comm.clone())))
+}
+
+fn meet(call: Call) -> Result<()> {
     for (to, from) in dissemination::rounds(call.rank(), call.size()) {
         call.swap_now(to, Span::EMPTY, from, Span::EMPTY);
     }
-    Some(call.outcome())
+    call.outcome()
 }
 
 /// MPI_Bcast.

@@ -108,7 +108,7 @@ async fn open(call: Call, flavor: Flavor, parts: Vec<Part>, memory: Memory, hint
         world,
         flavor,
         state: Mutex::new(State::new(comm.size())),
-        open: Open::new(comm.size()),
+        open: Open::new(&parts, &memory),
         parts,
         memory,
         calls: AtomicU32::new(0),
@@ -119,8 +119,7 @@ async fn open(call: Call, flavor: Flavor, parts: Vec<Part>, memory: Memory, hint
     });
     world.services.open(window.context(), window.clone());
     let is_lost = |rank: &usize| world.engine().is_lost(window.comm.group.processes[*rank]);
-    let lost = window.mapping().map(|mapping| (mapping, (0..window.comm.size()).filter(is_lost)));
-    lost.into_iter().for_each(|(mapping, ranks)| ranks.for_each(|rank| mapping.lose(rank)));
+    (0..window.comm.size()).filter(is_lost).for_each(|rank| window.lose_memory_of(rank));
     // Nobody's word comes before everybody serves.
     let met = barrier(&Call::new(world, window.comm.clone())).await;
     met.inspect_err(|_| window.end())?; // the program has no window, and may free the memory

@@ -47,6 +47,12 @@ impl Window {
         if mapping.is_lost(number) { Err(self.loss_of(target)) } else { Ok(true) }
     }
 
+    /// Nothing is to be done any more in the memory of a rank that was lost.
+    pub(super) fn lose_memory_of(&self, rank: usize) {
+        self.open.lose(rank);
+        self.mapping().into_iter().for_each(|mapping| mapping.lose(rank));
+    }
+
     /// The elements of an operation on a target whose part is mapped, if all of them are inside.
     pub(super) fn elements<'a>(&self, target: usize, place: &'a Place, bytes: usize) -> Result<Elements<'a>> {
         let Part { base, size, unit } = self.parts[target];

@@ -8,7 +8,7 @@ use super::{Window, lock};
 use crate::constants::MPI_MODE_NOSUCCEED;
 use crate::error::{Class, Result, fail};
 use crate::objects::group::Group;
-use crate::operations::collective::{Call, barrier};
+use crate::operations::collective::{Call, barrier, meet_now};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
@@ -29,6 +29,21 @@ impl Window {
         let met = barrier(&call).await;
         self.set_fenced(&mut lock(&self.state).epochs, assert & MPI_MODE_NOSUCCEED == 0);
         settled.and(met)
+    }
+
+    /// The same, on mapped memory only, where nothing is under way. None when nothing was done.
+    pub(super) fn fence_now(&self, assert: i32) -> Option<Result<()>> {
+        {
+            let state = lock(&self.state);
+            let Epochs { started, exposed, .. } = &state.epochs;
+            if state.epochs.is_locking() || started.is_some() || exposed.is_some() || !state.is_all_settled() {
+                return None;
+            }
+        }
+        self.mapping()?;
+        let met = meet_now(self.world, &self.comm)?;
+        self.set_fenced(&mut lock(&self.state).epochs, assert & MPI_MODE_NOSUCCEED == 0);
+        Some(met)
     }
 
     fn set_fenced(&self, epochs: &mut Epochs, fenced: bool) {
@@ -175,7 +190,7 @@ impl Window {
         if granted.is_err() {
             lock(&self.state).epochs.set_locked(target, false);
         }
-        self.open.locked[target].store(granted.is_ok(), Ordering::Relaxed);
+        self.open.set_locked(target, granted.is_ok());
         granted
     }
 
@@ -243,7 +258,7 @@ impl Window {
         if !lock(&self.state).epochs.has_locked(target) {
             return fail(Class::RmaSync, format!("rank {target} was not locked by MPI_Win_lock"));
         }
-        self.open.locked[target].store(false, Ordering::Relaxed);
+        self.open.set_locked(target, false);
         let settled = self.settle(Some(target)).await;
         lock(&self.state).epochs.set_locked(target, false);
         settled.and(self.give_back(target))
@@ -253,19 +268,19 @@ impl Window {
     /// wait in the lock's queue, as [`Window::lock`] does next.
     #[inline]
     pub(super) fn lock_now(&self, exclusive: bool, target: usize) -> bool {
-        let Some(its) = self.shared_lock(target).filter(|_| self.reaches(target).is_ok()) else { return false };
+        let Some(its) = self.shared_lock(target) else { return false };
         let lost = self.mapping().map_or(0, Mapping::first_lost);
         let mut state = lock(&self.state);
         let epochs = &mut state.epochs;
-        let may = !epochs.is_passive(target) && epochs.started.is_none();
+        let may = !epochs.is_passive(target) && epochs.started.is_none() && !self.comm.is_revoked();
         if !may || !its.try_take(self.comm.rank as u32, exclusive, lost) {
             return false;
         }
         self.set_fenced(epochs, false);
         epochs.set_locked(target, true);
-        self.open.locked[target].store(true, Ordering::Relaxed);
+        self.open.set_locked(target, true);
         drop(state);
-        if !exclusive {
+        if !exclusive && its.is_awaited() {
             self.wake_next(target); // who can share it
         }
         true
@@ -274,16 +289,18 @@ impl Window {
     /// MPI_Win_unlock of such a target, on which nothing is under way. False when nothing was done.
     #[inline]
     pub(super) fn unlock_now(&self, target: usize) -> bool {
-        let Some(its) = self.shared_lock(target).filter(|_| self.reaches(target).is_ok()) else { return false };
+        let Some(its) = self.shared_lock(target) else { return false };
         let mut state = lock(&self.state);
-        if !state.epochs.has_locked(target) || !state.is_settled(target) {
+        if !state.epochs.has_locked(target) || !state.is_settled(target) || self.comm.is_revoked() {
             return false;
         }
-        self.open.locked[target].store(false, Ordering::Relaxed);
+        self.open.set_locked(target, false);
         state.epochs.set_locked(target, false);
         drop(state);
         its.leave(self.comm.rank as u32);
-        self.wake_next(target);
+        if its.is_awaited() {
+            self.wake_next(target);
+        }
         true
     }
 

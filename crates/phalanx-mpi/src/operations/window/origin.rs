@@ -240,6 +240,11 @@ impl State {
         self.pending[target] == 0 && self.failures.is_empty()
     }
 
+    /// The same of all targets.
+    pub(super) fn is_all_settled(&self) -> bool {
+        self.operations.is_empty() && self.failures.is_empty()
+    }
+
     /// Whether the operations on a target, or on all, are done; fails if one of them has failed.
     pub(super) fn settle(&mut self, target: Option<usize>) -> Poll<Result<()>> {
         let idle = |rank: usize| self.pending[rank] == 0;

@@ -2,8 +2,10 @@
 //! references. Whatever is unusual about a call is left to the others, also what is wrong with it.
 
 use super::direct::copy_any;
+use super::memory::Memory;
 use super::{KIND, MADE, Part, Window};
 use crate::constants::{MPI_NO_OP, MPI_REPLACE};
+use crate::error::Result;
 use crate::objects::datatype::Datatype;
 use crate::objects::datatype::kind::Family::{Address, Byte, FortranInteger, Integer, Logical};
 use crate::objects::handle::place_of;
@@ -48,21 +50,55 @@ pub struct Spot {
 pub(super) struct Open {
     pub fenced: AtomicBool,
     pub all: AtomicBool,
-    pub locked: Vec<AtomicBool>,
+    /// By rank.
+    targets: Vec<Target>,
+}
+
+/// All that a call needs to know of a target, in one place.
+#[derive(Debug)]
+struct Target {
+    part: Part,
+    /// This process has mapped the part, and its owner was not lost.
+    reached: AtomicBool,
+    locked: AtomicBool,
 }
 
 impl Open {
-    pub fn new(size: usize) -> Open {
-        let locked = (0..size).map(|_| AtomicBool::new(false)).collect();
-        Open { fenced: AtomicBool::new(false), all: AtomicBool::new(false), locked }
+    pub fn new(parts: &[Part], memory: &Memory) -> Open {
+        let is_mapped = |rank| matches!(memory, Memory::Mapped(mapping) if mapping.number(rank).is_some());
+        let target = |(rank, part): (usize, &Part)| Target {
+            part: *part,
+            reached: AtomicBool::new(is_mapped(rank)),
+            locked: AtomicBool::new(false),
+        };
+        let targets = parts.iter().enumerate().map(target).collect();
+        Open { fenced: AtomicBool::new(false), all: AtomicBool::new(false), targets }
+    }
+
+    /// A rank is locked from now on, or is not.
+    pub fn set_locked(&self, rank: usize, locked: bool) {
+        self.targets[rank].locked.store(locked, Ordering::Relaxed);
+    }
+
+    /// A rank was lost.
+    pub fn lose(&self, rank: usize) {
+        self.targets[rank].reached.store(false, Ordering::Relaxed);
+    }
+
+    /// A target whose part is mapped and whose owner lives.
+    #[inline]
+    fn target(&self, rank: i32) -> Option<&Target> {
+        let target = self.targets.get(usize::try_from(rank).ok()?)?;
+        target.reached.load(Ordering::Relaxed).then_some(target)
     }
 
     #[inline]
-    fn is_passive(&self, target: usize) -> bool {
-        self.all.load(Ordering::Relaxed) || self.locked[target].load(Ordering::Relaxed)
+    fn is_passive(&self, target: &Target) -> bool {
+        target.locked.load(Ordering::Relaxed) || self.all.load(Ordering::Relaxed)
     }
 }
 
+#[inline(always)]
 fn slot(handle: u32) -> Option<&'static Slot> {
     WINDOWS.get(place_of(handle, KIND)?)
 }
@@ -86,7 +122,7 @@ pub(super) fn forget(handle: u32) -> Option<Arc<Window>> {
 }
 
 impl Used {
-    #[inline]
+    #[inline(always)]
     fn of(handle: u32) -> Option<Used> {
         if is_fork() {
             return None; // the other way says that a fork has no part in the program
@@ -103,18 +139,14 @@ impl Used {
     }
 
     /// Where a spot begins, if this process has mapped it and may access it now.
-    #[inline]
+    #[inline(always)]
     fn at(&self, spot: &Spot, bytes: usize) -> Option<*mut u8> {
-        let target = usize::try_from(spot.rank).ok()?;
-        let (mapping, open) = (self.mapping()?, &self.open);
-        let number = mapping.number(target)?;
-        if self.comm.is_revoked() || mapping.is_lost(number) {
+        let open = &self.open;
+        let target = open.target(spot.rank)?;
+        if self.comm.is_revoked() || !(open.is_passive(target) || open.fenced.load(Ordering::Relaxed)) {
             return None;
         }
-        if !open.is_passive(target) && !open.fenced.load(Ordering::Relaxed) {
-            return None;
-        }
-        let Part { base, size, unit } = self.parts[target];
+        let Part { base, size, unit } = target.part;
         let begin = usize::try_from(spot.displacement).ok()?.checked_mul(unit)?;
         let is_inside = bytes > 0 && begin.checked_add(bytes)? <= size;
         is_inside.then(|| std::ptr::with_exposed_provenance_mut(base + begin))
@@ -144,13 +176,21 @@ impl Spot {
         let start = std::ptr::NonNull::dangling().as_ptr();
         Passed { start, count: self.count, datatype: self.datatype }.bytes(usize::MAX)
     }
+
+    /// The same, if an origin has as many.
+    #[inline(always)]
+    fn bytes_with(&self, origin: &Passed) -> Option<usize> {
+        let bytes = origin.bytes(usize::MAX)?;
+        let is_same = (origin.count, origin.datatype) == (self.count, self.datatype);
+        (is_same || self.bytes() == Some(bytes)).then_some(bytes)
+    }
 }
 
 /// MPI_Put. False when nothing was done, here and below.
 #[inline]
 pub fn put(origin: Passed, spot: Spot, window: u32) -> bool {
     let done = || {
-        let bytes = origin.bytes(usize::MAX).filter(|bytes| spot.bytes() == Some(*bytes))?;
+        let bytes = spot.bytes_with(&origin)?;
         let window = Used::of(window)?;
         // SAFETY: within the part, which is mapped as long as there is the window; the program lends the origin.
         unsafe { copy_any(origin.start, window.at(&spot, bytes)?, bytes) };
@@ -164,7 +204,7 @@ pub fn put(origin: Passed, spot: Spot, window: u32) -> bool {
 #[inline]
 pub fn get(origin: Passed, spot: Spot, window: u32) -> bool {
     let done = || {
-        let bytes = origin.bytes(usize::MAX).filter(|bytes| spot.bytes() == Some(*bytes))?;
+        let bytes = spot.bytes_with(&origin)?;
         let window = Used::of(window)?;
         // SAFETY: as in `put`.
         unsafe { copy_any(window.at(&spot, bytes)?, origin.start, bytes) };
@@ -238,20 +278,13 @@ pub fn compare_and_swap(new: Passed, compared: Passed, result: Passed, spot: Spo
     done().is_some()
 }
 
-/// The rank of a target that messages may be sent to.
-#[inline]
-fn target(window: &Window, rank: i32) -> Option<usize> {
-    let target = usize::try_from(rank).ok().filter(|target| *target < window.parts.len())?;
-    (!window.comm.is_revoked()).then_some(target)
-}
-
 /// MPI_Win_lock.
 #[inline]
 pub fn lock(exclusive: bool, rank: i32, window: u32) -> bool {
     let done = || {
         let window = Used::of(window)?;
-        let locked = window.lock_now(exclusive, target(&window, rank)?);
-        locked.then(|| window.note_direct())
+        window.open.target(rank)?;
+        window.lock_now(exclusive, rank as usize).then(|| window.note_direct())
     };
     done().is_some()
 }
@@ -261,7 +294,8 @@ pub fn lock(exclusive: bool, rank: i32, window: u32) -> bool {
 pub fn unlock(rank: i32, window: u32) -> bool {
     let done = || {
         let window = Used::of(window)?;
-        window.unlock_now(target(&window, rank)?).then_some(())
+        window.open.target(rank)?;
+        window.unlock_now(rank as usize).then_some(())
     };
     done().is_some()
 }
@@ -270,9 +304,9 @@ pub fn unlock(rank: i32, window: u32) -> bool {
 #[inline]
 pub fn flush(rank: i32, window: u32) -> bool {
     let done = || {
-        let (target, window) = (usize::try_from(rank).ok()?, Used::of(window)?);
-        let number = window.mapping()?.number(target)?;
-        if window.comm.is_revoked() || window.mapping()?.is_lost(number) || !window.open.is_passive(target) {
+        let window = Used::of(window)?;
+        let target = window.open.target(rank)?;
+        if window.comm.is_revoked() || !window.open.is_passive(target) {
             return None;
         }
         fence(Ordering::SeqCst);
@@ -280,4 +314,11 @@ pub fn flush(rank: i32, window: u32) -> bool {
         Some(())
     };
     done().is_some()
+}
+
+/// MPI_Win_fence, between processes of one machine; None when nothing was done.
+#[inline]
+pub fn fence_all(assert: i32, window: u32) -> Option<Result<()>> {
+    let window = Used::of(window)?;
+    window.fence_now(assert)
 }

@@ -31,8 +31,8 @@ impl Service for Window {
         state.abandon(rank, &self.loss_of(rank));
         let granted = state.lock.lose(rank);
         drop(state);
-        if let Some(mapping) = self.mapping() {
-            mapping.lose(rank);
+        self.lose_memory_of(rank);
+        if self.mapping().is_some() {
             (0..self.comm.size()).for_each(|target| self.wake_next(target)); // whose turn it was may be the lost one
         }
         for rank in granted {
