@@ -30,6 +30,9 @@ RUN = str(uuid.uuid4())
 # What a process that has ended may still take until the kernel has removed it.
 GRACE = 5.0
 
+# A third of the processor time of `import numpy` goes into starting threads that no test needs.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seeds", type=int, default=8, help="random programs that are run by two libraries of MPI")
