@@ -239,12 +239,14 @@ def test_the_summary_says_what_each_interpreter_may_do_and_until_when(site: Site
     ("delegate", "says"),
     [
         ("given", "In the user's name, interpreters may use the spaces that the program was given."),
+        ("given", "ranks may do nothing, unless they are started with --delegate"),
         ("copies", "the files that executors export"),
+        ("copies", "ranks that are started with --delegate copies may use the files that executors export"),
         ("all", "all spaces, and the files that executors export"),
-        ("none", "In the user's name, interpreters may do nothing."),
+        ("none", "In the user's name, interpreters and ranks may do nothing."),
     ],
 )
-def test_explain_shows_what_a_manager_delegates(tmp_path: Path, delegate: str, says: str) -> None:
+def test_explain_shows_what_a_program_delegates(tmp_path: Path, delegate: str, says: str) -> None:
     hosts = tmp_path / "hosts.txt"
     hosts.write_text("ws7 = 10.0.0.7:7300\n")
     shown = CliRunner().invoke(commands, ["explain", str(hosts), "--delegate", delegate])

@@ -74,7 +74,7 @@ class Executor(NamedTuple):
     type=click.Choice((*DELEGATES, "none")),
     default="given",
     show_default=True,
-    help="What the program's manager delegates to interpreters, as in px.Manager(delegate=...)",
+    help="What the program delegates to interpreters and ranks, as px.Manager(delegate=...) and mpirun --delegate",
 )
 @click.option("--ask", is_flag=True, help="Also ask each executor, as this user, how it keeps its users apart.")
 @IDENTITY
@@ -141,14 +141,18 @@ def _met() -> dict[str, str]:
 
 
 def _delegated(delegate: Delegate | Literal["none"]) -> str:
-    """What interpreters at the machines may do in the user's name, and until when."""
+    """What interpreters and ranks at the machines may do in the user's name, and until when."""
     if delegate == "none":
-        return "In the user's name, interpreters may do nothing."
+        return "In the user's name, interpreters and ranks may do nothing."
     minutes = _native.delegation_lasts() // 60
+    ranks = "may do nothing, unless they are started with --delegate"
+    if delegate != "given":
+        ranks = f"that are started with --delegate {delegate} may use {_RANKS_SCOPES[delegate]}"
     return (
         f"In the user's name, interpreters may use {_SCOPES[delegate]}.\n"
+        f"In the user's name, ranks {ranks}.\n"
         f"Each delegation is good for {minutes} minutes, and is renewed every {minutes // 3} until the manager is "
-        "closed."
+        "closed, or the ranks have ended."
     )
 
 
@@ -159,6 +163,7 @@ _SCOPES: dict[Delegate, str] = {
     "copies": f"{_GIVEN}, and {_FILES}",
     "all": f"all spaces, and {_FILES}",
 }
+_RANKS_SCOPES: dict[Delegate, str] = {**_SCOPES, "copies": _FILES}
 
 
 def _print(rows: list[Row]) -> None:
