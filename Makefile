@@ -19,7 +19,7 @@ PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup build demo test test-rust test-python suites check check-format check-lints check-types check-dependencies check-docs fix \
-    bench-farm bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz models mutations lock clean
+    bench-farm bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -105,6 +105,10 @@ paper-gridftp: setup $(VENV)/peers ## the experiments of paper 003 beside the re
 fuzz: $(VENV)/bin/cargo-fuzz ## hostile bytes against the parsers of what peers and files say, FUZZ_SECONDS for each target; needs a C++ compiler
 	export PATH='$(CURDIR)/$(BIN)':$$PATH; targets=$$(cargo fuzz list) || exit 1; for target in $$targets; do \
 	    cargo fuzz run --sanitizer none $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+sanitize: ## the tests of links, blocks, channels and windows under AddressSanitizer; needs rustup's Rust, takes minutes
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_OPT_LEVEL=1 \
+	    cargo test --locked --target $$(rustc -vV | sed -n 's/^host: //p') -p phalanx-net -p phalanx-mpi --lib
 
 models: ## explore the models of the handshake and of exactly-once delivery, and say how much was visited
 	cargo test --locked --release -p phalanx-models -- --nocapture --test-threads 1
