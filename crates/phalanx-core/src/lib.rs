@@ -9,6 +9,7 @@
 pub mod cage;
 pub mod error;
 pub mod event;
+pub mod fairness;
 pub mod flow;
 pub mod ids;
 pub mod launch;
