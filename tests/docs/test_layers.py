@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 # The order, low to high. Whoever adds a module gives it a place here. The root is lib.rs or __init__.py.
 MODULES = {
-    "phalanx-core": ["cage ids level error text", "wire", "event", "flow launch space spmd transfer", "root"],
+    "phalanx-core": ["cage fairness ids level error text", "wire", "event", "flow launch space spmd transfer", "root"],
     "phalanx-net": [
         "address copy forks pages preamble private_folder sync",
         "body",
@@ -32,10 +32,10 @@ MODULES = {
     ],
     "phalanx-node": [
         "accounts",
-        "cage control credit delegated ending explain files given known_members lines log places scratch tables turn",
+        "cage control credit delegated ending explain files given known_members lines log scratch tables turn",
         "carried confined dial dialler door journal keeper printing prints recruit rules",
         "interpreter quota space",
-        "interpreter_link local remote",
+        "interpreter_link local places remote",
         "asked connect transfer",
         "ranks",
         "manager executor hub",

@@ -22,6 +22,8 @@ pub enum Event {
     Alive { id: InterpreterId },
     /// An interpreter's link ended.
     Lost { id: InterpreterId, cause: Cause },
+    /// The executor of the interpreters in `among` lets this program keep so many of them, because another user waits.
+    Share { among: Vec<InterpreterId>, keep: u32 },
     /// A little time has passed while an interpreter was idle.
     Look,
     /// Time has passed.
@@ -36,6 +38,8 @@ pub enum Cause {
     Died { how: String },
     /// It ended together with its executor, so the cause is unknown. No task is blamed.
     Gone { how: String },
+    /// Its executor took it for another user. No task is blamed.
+    Taken,
     /// No bytes came from it for this many milliseconds: it is frozen, or its network is cut.
     Silent { milliseconds: u64 },
     /// The bytes that arrived are not what the other end sent: an attacker on the wire altered them.
@@ -56,6 +60,7 @@ impl std::fmt::Display for Cause {
         match self {
             Cause::Died { how } => write!(f, "died: {how}"),
             Cause::Gone { how } => write!(f, "is gone: {how}"),
+            Cause::Taken => write!(f, "was taken by its executor for another user"),
             Cause::Silent { milliseconds } => write!(f, "silent for {milliseconds} ms (frozen, or cut off)"),
             Cause::Attacked => write!(f, "was cut off: what arrived is not what the other end sent"),
             Cause::Protocol { what } => write!(f, "broke the protocol: {what}"),
@@ -156,7 +161,9 @@ pub enum Fact {
     Spent { interpreter: InterpreterId, bytes: [u64; Level::ALL.len()], protection: [u64; Level::ALL.len()] },
     /// The contract now wants another number of interpreters.
     Wanted { interpreters: u32 },
-    /// The contract no longer needs the interpreter. It was released with nothing in flight.
+    /// An executor asked for so many interpreters, because another user waits for them.
+    AskedBack { interpreters: u32 },
+    /// The contract no longer needs the interpreter, or its executor asked for it. It was released with nothing in flight.
     Released { interpreter: InterpreterId },
     /// How a contract on time is met for a run: so far, and at the end as a whole. `asked` and `reached` are tasks per
     /// second, or seconds from the first task to the last result. While the run goes on, `reached` is an estimate.

@@ -8,8 +8,8 @@ use crate::control::{self, Pulse, tell, tell_with, turn_away};
 use crate::delegated::Papers;
 use crate::door::{Door, Peer, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
-use crate::log::Log;
-use crate::places::{Holder, Model, Places};
+use crate::log::{Log, Severity};
+use crate::places::{Given, Holder, Places, Request, SHARE_PATIENCE};
 use crate::quota::{Entered, Quota};
 #[cfg(target_os = "linux")]
 use crate::ranks::serve::{Folders, Terms, serve as serve_program};
@@ -44,6 +44,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const DESCRIPTORS: usize = 16;
 /// Most control links, and most programs, of all users.
 const MOST_LINKS: usize = 1024;
+/// A user may have at least so many requests that wait for a place.
+const LEAST_REQUESTS: usize = 64;
 
 type Token = [u8; 16];
 /// The address that the data link must come from, and the interpreter that waits for it.
@@ -92,6 +94,8 @@ struct Service {
     controls: Arc<Quota>,
     /// The links of launchers.
     launchers: Arc<Quota>,
+    /// Requests for interpreters that wait for a place.
+    requests: Arc<Quota>,
     /// Number of message passing programs that have processes here.
     programs: AtomicU32,
     #[cfg(target_os = "linux")]
@@ -112,6 +116,7 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let Some(session) = lock(&self.service.sessions).remove(&self.number) else { return };
         session.link.close();
+        self.service.places.leave(self.number);
         let left: Vec<u32> = lock(&session.interpreters).keys().copied().collect();
         left.into_iter().for_each(|request| self.service.release(&session, request));
         self.service.log.info(format!("{} is gone", session.user));
@@ -120,6 +125,7 @@ impl Drop for Leaving<'_> {
 
 /// One user's control link and the interpreters started over it.
 struct Session {
+    number: u64,
     link: Arc<Link>,
     user: String,
     /// The user's certificate. The session's interpreters accept no other peer.
@@ -130,6 +136,8 @@ struct Session {
     interpreters: Mutex<HashMap<u32, Started>>,
     /// The cage of its interpreters, made for the first of them.
     confined: Mutex<Option<Confined>>,
+    /// How many interpreters the manager was last told to keep.
+    told: Mutex<Option<u32>>,
 }
 
 impl Session {
@@ -147,12 +155,39 @@ impl Session {
         Ok(confined.insert(made).bars.clone())
     }
 
+    /// Checks a request for an interpreter with a data link of these levels.
+    fn check(&self, request: u32, levels: Levels) -> io::Result<()> {
+        let too_weak = |mark: &Mark| !self.levels[*mark as usize].contains(levels.of(*mark));
+        if let Some(mark) = Mark::ALL.into_iter().find(too_weak) {
+            let (asked, taken) = (levels.of(mark), self.levels[mark as usize]);
+            return Err(io::Error::other(format!("a data link is to be {asked}, but this machine takes {taken}")));
+        }
+        match lock(&self.interpreters).contains_key(&request) {
+            true => Err(made_before()),
+            false => Ok(()),
+        }
+    }
+
     /// The interpreters that are stopped (by a signal) and therefore silent.
     fn stopped(&self) -> Vec<u32> {
         let interpreters = lock(&self.interpreters);
         let stopped = interpreters.iter().filter(|(_, it)| it.process.try_lock().is_ok_and(|it| it.is_stopped()));
         stopped.map(|(request, _)| *request).collect()
     }
+}
+
+/// The error for a request whose number was used before.
+fn made_before() -> io::Error {
+    io::Error::other("this request was made before")
+}
+
+fn refuse(session: &Session, request: u32, reason: String) {
+    tell(&session.link, &FromExecutor::Refused { request, reason });
+}
+
+/// How many requests of one user wait for a place at most: what a few managers want that ask for everything.
+fn requests_of_a_user(capacity: u32) -> usize {
+    (capacity as usize).saturating_mul(4).max(LEAST_REQUESTS)
 }
 
 struct Started {
@@ -183,6 +218,8 @@ impl Executor {
         let most = (most_open() / DESCRIPTORS).min(MOST_LINKS);
         let quota = |what| Quota::new(what, most, most.div_ceil(4));
         let (controls, launchers) = (quota("links of managers"), quota("message passing programs"));
+        let requests = requests_of_a_user(options.capacity);
+        let requests = Quota::new("requests that wait for a place", requests.saturating_mul(4), requests);
         let Options { policy, accepted, exports, .. } = options.clone();
         let transfers = Transfers::new(member.clone(), policy, accepted, exports, log.clone());
         let service = Arc::new(Service {
@@ -193,6 +230,7 @@ impl Executor {
             places,
             controls,
             launchers,
+            requests,
             programs: AtomicU32::new(0),
             #[cfg(target_os = "linux")]
             folders: Folders::default(),
@@ -284,6 +322,7 @@ impl Service {
             Err(why) => return Err(turn_away(&link, reader, &FromExecutor::Away { reason: why.to_string() }, why)),
         };
         let session = Arc::new(Session {
+            number,
             link,
             user,
             certificate: certificate.to_vec(),
@@ -291,6 +330,7 @@ impl Service {
             levels,
             interpreters: Mutex::default(),
             confined: Mutex::default(),
+            told: Mutex::default(),
         });
         lock(&self.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };
@@ -306,6 +346,7 @@ impl Service {
             }
             pulse.pause_with(link, || FromExecutor::Beat { stopped: session.stopped() });
             self.reap(&session);
+            self.look_at_places(&session);
             if self.closed.load(Ordering::Acquire) {
                 link.close();
             }
@@ -363,7 +404,9 @@ impl Service {
 
     fn on_frame(&self, session: &Session, carrier: &mut Carrier, frame: Frame) {
         match decode(&frame.header) {
-            Ok(ToExecutor::Recruit { request, levels, program }) => self.recruit(session, request, levels, program),
+            Ok(ToExecutor::Recruit { request, levels, program, waits }) => {
+                self.recruit(session, request, levels, program, waits);
+            }
             Ok(ToExecutor::Release { request }) => self.release(session, request),
             Ok(ToExecutor::Revoked { number }) => match carrier.hear(number, &frame.body) {
                 Ok(taken) => taken.into_iter().for_each(|taken| self.log_taken(&taken, &session.user)),
@@ -380,38 +423,69 @@ impl Service {
         self.log.info(format!("{user} brought list {number} of revoked certificates{lost}"));
     }
 
-    fn recruit(&self, session: &Session, request: u32, levels: Levels, program: [u8; 16]) {
-        match self.start_interpreter(session, request, levels, program) {
-            Ok((token, certificate)) => {
-                let message = FromExecutor::Recruited { request, token };
-                session.link.queue(Mark::None, encode(&message, certificate.len() as u64), vec![certificate.into()]);
-                session.link.flush();
+    /// Starts an interpreter, at once or as soon as a place is free.
+    fn recruit(&self, session: &Session, number: u32, levels: Levels, program: [u8; 16], waits: bool) {
+        let holder = Holder { user: session.user.clone(), program };
+        let checked =
+            session.check(number, levels).and_then(|()| match self.places.is_waiting(session.number, number) {
+                true => Err(made_before()),
+                false => self.requests.enter(&session.user),
+            });
+        match checked {
+            Ok(entered) => {
+                let (session, since) = (session.number, Instant::now());
+                self.places.request(Request { session, number, holder, levels, waits, since, entered });
             }
-            Err(error) => tell(&session.link, &FromExecutor::Refused { request, reason: error.to_string() }),
+            // A manager that sends requests and reads no answers would fill the memory with them.
+            Err(_) if session.link.is_blocked() => return session.link.close(),
+            Err(error) => return refuse(session, number, error.to_string()),
+        }
+        self.look_at_places(session);
+    }
+
+    /// Starts the session's interpreters that have a place now, and says what else became of its requests. Takes places that
+    /// another session, of any user, did not give back in time: that session's own thread may be held up by its manager.
+    fn look_at_places(&self, session: &Session) {
+        let look = self.places.look(session.number, Instant::now());
+        look.given.into_iter().for_each(|given| self.start(session, given));
+        for request in look.refused {
+            let reason = format!("all {} interpreters of this machine are in use", self.options.capacity);
+            refuse(session, request.number, reason);
+        }
+        let told = std::mem::replace(&mut *lock(&session.told), look.keep);
+        if told != look.keep {
+            let (keep, patience) = (look.keep, SHARE_PATIENCE.as_millis() as u32);
+            tell(&session.link, &FromExecutor::Share { keep, patience });
+        }
+        for (number, count) in look.overdue {
+            let Some(late) = lock(&self.sessions).get(&number).cloned() else { continue };
+            self.take(&late, count as usize);
         }
     }
 
-    fn start_interpreter(
-        &self,
-        session: &Session,
-        request: u32,
-        levels: Levels,
-        program: [u8; 16],
-    ) -> io::Result<(Token, Vec<u8>)> {
-        let too_weak = |mark: &Mark| !session.levels[*mark as usize].contains(levels.of(*mark));
-        if let Some(mark) = Mark::ALL.into_iter().find(too_weak) {
-            let (asked, taken) = (levels.of(mark), session.levels[mark as usize]);
-            return Err(io::Error::other(format!("a data link is to be {asked}, but this machine takes {taken}")));
+    /// Takes interpreters from a session for another user: the newest ones.
+    fn take(&self, session: &Session, count: usize) {
+        let mut newest: Vec<u32> = lock(&session.interpreters).keys().copied().collect();
+        newest.sort_unstable_by_key(|request| std::cmp::Reverse(*request));
+        let taken: Vec<u32> = newest.into_iter().take(count).collect();
+        let what = format!("{} did not give interpreters back in time: they are taken for another user", session.user);
+        self.log.limited(Severity::Info, &what, &what);
+        for request in taken {
+            // Said first, so that the manager knows why the data link ends.
+            tell(&session.link, &FromExecutor::Taken { request });
+            self.end(session, request);
         }
-        // The place is taken before the interpreter starts, so that a refusal needs no waiting.
-        let holder = Holder { user: session.user.clone(), program };
-        let in_use =
-            |_| io::Error::other(format!("all {} interpreters of this machine are in use", self.options.capacity));
-        let place = self.places.share(holder, Model::Interpreters).keep(1).map_err(in_use)?;
-        let made_before = lock(&session.interpreters).contains_key(&request);
-        match made_before {
-            true => Err(io::Error::other("this request was made before")),
-            false => self.start_process(session, request, levels, place),
+    }
+
+    fn start(&self, session: &Session, given: Given) {
+        let (request, place) = given.into_parts();
+        match self.start_process(session, request.number, request.levels, place) {
+            Ok((token, certificate)) => {
+                let message = FromExecutor::Recruited { request: request.number, token };
+                session.link.queue(Mark::None, encode(&message, certificate.len() as u64), vec![certificate.into()]);
+                session.link.flush();
+            }
+            Err(error) => refuse(session, request.number, error.to_string()),
         }
     }
 
@@ -438,12 +512,20 @@ impl Service {
         Ok((token, own.certificate.to_vec()))
     }
 
-    /// Ends an interpreter. Does nothing if it has ended before.
+    /// Ends an interpreter, or withdraws the request for it. Does nothing if it has ended before.
     fn release(&self, session: &Session, request: u32) {
-        let Some(started) = lock(&session.interpreters).remove(&request) else { return };
+        match self.end(session, request) {
+            Some(how) => tell(&session.link, &FromExecutor::Ended { request, how }),
+            None => drop(self.places.withdraw(session.number, request)),
+        }
+    }
+
+    /// Ends an interpreter and gives its place back. Returns how it ended.
+    fn end(&self, session: &Session, request: u32) -> Option<String> {
+        let started = lock(&session.interpreters).remove(&request)?;
         lock(&self.expecting).remove(&started.token);
         let how = lock(&started.process).end();
-        tell(&session.link, &FromExecutor::Ended { request, how });
+        Some(how)
     }
 
     /// Frees the places of interpreters that ended by themselves. Their user notices it on the data link.

@@ -105,6 +105,10 @@ pub trait Source: Send + Sync {
     fn offered(&self) -> u32;
     /// Recruits one more interpreter. Blocks until it has started, or until it is clear that none can be had.
     fn recruit(&self, id: InterpreterId) -> Result<Recruit, RecruitError>;
+    /// For each executor that has asked for interpreters: those that run there, and how many of them may stay.
+    fn shares(&self) -> Vec<(Vec<InterpreterId>, u32)> {
+        Vec::new()
+    }
     /// Releases the machines. Nothing is recruited afterwards.
     fn close(&self) {}
 }

@@ -21,7 +21,7 @@ use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -100,7 +100,9 @@ struct Session {
     agreed: OnceLock<Agreed>,
     /// The channel for answers about each interpreter, from the request until the interpreter has ended. `None` once the link
     /// has ended.
-    waiting: Mutex<Option<HashMap<u32, Sender<Answer>>>>,
+    waiting: Mutex<Option<Waiting>>,
+    /// How many interpreters the executor lets this program keep. `None`: it has never asked for any.
+    keep: Mutex<Option<u32>>,
     /// The stopped interpreters among them, as the executor last reported.
     stopped: Mutex<HashSet<u32>>,
     /// Whether the executor was heard from a moment ago.
@@ -127,10 +129,14 @@ struct Offer {
     levels: [LevelSet; 3],
 }
 
+/// The interpreter of each request, and the channel for its answers.
+type Waiting = HashMap<u32, (InterpreterId, Sender<Answer>)>;
+
 enum Answer {
     Recruited { token: [u8; 16], certificate: Vec<u8> },
     Refused { reason: String },
     Ended { how: String },
+    Taken,
 }
 
 /// An interpreter that an executor runs for us. Dropping this releases it.
@@ -235,18 +241,32 @@ impl Source for Executors {
         self.hosts.iter().fold(0, |sum, host| host.capacity.load(Ordering::Relaxed).saturating_add(sum)).min(MOST)
     }
 
-    /// Recruits from the least loaded executor. If that fails, tries the next one.
+    /// Recruits from the least loaded executor. If that fails, tries the next one. Waits for places of other users only if no
+    /// executor has a free one.
     fn recruit(&self, id: InterpreterId) -> Result<Recruit, RecruitError> {
         let mut failures = Vec::new();
-        let mut untried: Vec<_> = self.hosts.iter().collect();
-        while let Some(host) = self.choose(&mut untried) {
-            let request = self.next_request.fetch_add(1, Ordering::Relaxed);
-            match host.recruit(id, request, self.program) {
-                Ok(recruit) => return Ok(recruit),
-                Err(error) => failures.push(error.to_string()),
+        let only_one = self.hosts.len() == 1;
+        for waits in if only_one { &[true][..] } else { &[false, true] } {
+            let answers = |host: &&Arc<Host>| !*waits || only_one || !host.failed.load(Ordering::Relaxed);
+            let mut untried: Vec<_> = self.hosts.iter().filter(answers).collect();
+            while let Some(host) = self.choose(&mut untried) {
+                let request = self.next_request.fetch_add(1, Ordering::Relaxed);
+                match host.recruit(id, request, self.program, *waits) {
+                    Ok(recruit) => return Ok(recruit),
+                    Err(error) => failures.push((host.address.to_string(), error.to_string())),
+                }
             }
         }
-        Err(RecruitError::Unreachable(failures.join("; ")))
+        let last: BTreeMap<String, String> = failures.into_iter().collect();
+        Err(RecruitError::Unreachable(last.into_values().collect::<Vec<_>>().join("; ")))
+    }
+
+    fn shares(&self) -> Vec<(Vec<InterpreterId>, u32)> {
+        let session = |host: &Arc<Host>| match host.session.try_lock().as_deref() {
+            Ok(SessionState::Open(session)) => session.share(),
+            _ => None,
+        };
+        self.hosts.iter().filter_map(session).collect()
     }
 
     fn close(&self) {
@@ -275,17 +295,23 @@ impl Host {
     }
 
     /// The caller has already counted the interpreter as used. If recruiting fails, it is counted back here.
-    fn recruit(self: &Arc<Host>, id: InterpreterId, request: u32, program: [u8; 16]) -> Result<Recruit, RecruitError> {
+    fn recruit(
+        self: &Arc<Host>,
+        id: InterpreterId,
+        request: u32,
+        program: [u8; 16],
+        waits: bool,
+    ) -> Result<Recruit, RecruitError> {
         let session = self.open().inspect_err(|_| self.count_back())?;
         let agreed = session.agreed.get().expect("an open session has heard the offer").clone();
-        let Some(answer) = session.expect(request) else {
+        let Some(answer) = session.expect(id, request) else {
             self.count_back();
             return Err(RecruitError::Unreachable(format!("the connection to {} has just ended", self.address)));
         };
         let (host, certificate) = (self.clone(), Vec::new());
         let mut requested =
             Requested { host, session: session.clone(), request, program, certificate, answer, released: false };
-        tell(&session.link, &ToExecutor::Recruit { request, levels: agreed.levels, program });
+        tell(&session.link, &ToExecutor::Recruit { request, levels: agreed.levels, program, waits });
         let (token, certificate) = self.await_answer(&requested.answer)?;
         let (link, reader) =
             self.data_link(&session, agreed.levels, token, &certificate).map_err(|error| self.unreachable(&error))?;
@@ -302,6 +328,9 @@ impl Host {
             }
             Ok(Answer::Refused { reason }) => {
                 Err(RecruitError::Unreachable(format!("{} gives no interpreter: {}", self.address, printable(&reason))))
+            }
+            Ok(Answer::Taken) => {
+                Err(RecruitError::Unreachable(format!("{} needs its interpreter for another user", self.address)))
             }
             Err(_) => Err(RecruitError::Unreachable(format!("{} does not answer", self.address))),
         }
@@ -367,8 +396,8 @@ impl Host {
         let certificate = called.certificate();
         let (link, reader) = called.link(MAX_CONTROL_BODY)?;
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
-        let (stopped, heard) = (Mutex::default(), AtomicBool::new(true));
-        let session = Arc::new(Session { link, name, certificate, target, agreed, waiting, stopped, heard });
+        let (stopped, heard, keep) = (Mutex::default(), AtomicBool::new(true), Mutex::default());
+        let session = Arc::new(Session { link, name, certificate, target, agreed, waiting, keep, stopped, heard });
         let (sender, offer) = channel::<Result<Offer, String>>();
         let (host, reading) = (self.clone(), session.clone());
         thread::Builder::new()
@@ -431,6 +460,8 @@ impl Host {
                     session.link.close();
                 }
             }
+            Ok(FromExecutor::Share { keep, patience: _ }) => *lock(&session.keep) = Some(keep.unwrap_or(u32::MAX)),
+            Ok(FromExecutor::Taken { request }) => session.answer(request, Answer::Taken),
             Ok(FromExecutor::Beat { stopped }) => *lock(&session.stopped) = stopped.into_iter().collect(),
             Err(_) => session.link.close(),
         };
@@ -471,10 +502,17 @@ impl Host {
 impl Session {
     /// Registers a request that is about to be sent, and returns the receiver of its answers. `None`: the link has ended, so no
     /// answer can come.
-    fn expect(&self, request: u32) -> Option<Receiver<Answer>> {
+    fn expect(&self, id: InterpreterId, request: u32) -> Option<Receiver<Answer>> {
         let (sender, answer) = channel();
-        lock(&self.waiting).as_mut()?.insert(request, sender);
+        lock(&self.waiting).as_mut()?.insert(request, (id, sender));
         Some(answer)
+    }
+
+    /// The interpreters that were requested here, and how many of them may stay. `None`: the executor has never asked for any.
+    fn share(&self) -> Option<(Vec<InterpreterId>, u32)> {
+        let keep = (*lock(&self.keep))?;
+        let waiting = lock(&self.waiting);
+        Some((waiting.as_ref()?.values().map(|(id, _)| *id).collect(), keep))
     }
 
     /// Ends all waiting for answers, because the link has ended.
@@ -488,7 +526,7 @@ impl Session {
         let Some(waiting) = &mut *waiting else { return };
         let goes_on = matches!(answer, Answer::Recruited { .. });
         let sender = if goes_on { waiting.get(&request).cloned() } else { waiting.remove(&request) };
-        let _ = sender.map(|sender| sender.send(answer));
+        let _ = sender.map(|(_, sender)| sender.send(answer));
     }
 
     /// Whether the executor was heard from a moment ago.
@@ -512,6 +550,7 @@ impl Hold for Requested {
         self.end();
         match self.answer.recv_timeout(WORDS_PATIENCE) {
             Ok(Answer::Ended { how }) => Cause::Died { how },
+            Ok(Answer::Taken) => Cause::Taken,
             Ok(_) | Err(RecvTimeoutError::Timeout) => {
                 Cause::Gone { how: format!("its connection ended, and {} does not say why", self.host.address) }
             }
@@ -551,12 +590,12 @@ mod tests {
         let (link, _reader) = Link::new(socket, None, MAX_CONTROL_BODY).unwrap();
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
         let (name, target) = ("lab2".to_owned(), Target::At(([127, 0, 0, 1], 7400).into()));
-        let (stopped, heard) = (Mutex::default(), AtomicBool::new(true));
-        let session = Session { link, name, certificate: Vec::new(), target, agreed, waiting, stopped, heard };
-        let before = session.expect(1).unwrap();
+        let (stopped, heard, keep) = (Mutex::default(), AtomicBool::new(true), Mutex::default());
+        let session = Session { link, name, certificate: Vec::new(), target, agreed, waiting, keep, stopped, heard };
+        let before = session.expect(InterpreterId(1), 1).unwrap();
         session.end();
         assert!(matches!(before.recv_timeout(START_PATIENCE), Err(RecvTimeoutError::Disconnected)));
-        assert!(session.expect(2).is_none());
+        assert!(session.expect(InterpreterId(2), 2).is_none());
         session.answer(1, Answer::Refused { reason: String::new() });
     }
 }

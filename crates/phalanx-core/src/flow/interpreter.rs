@@ -101,6 +101,8 @@ pub struct Interpreter {
     pub slowness: f64,
     /// Whether it is released as soon as nothing is in flight.
     pub leaving: bool,
+    /// Whether it leaves because its executor asked for it.
+    pub asked_back: bool,
     /// When it last completed a firing and began the next.
     pub turned: Duration,
     load: Load,
@@ -117,6 +119,7 @@ impl Interpreter {
             in_flight: VecDeque::new(),
             slowness: 1.0,
             leaving: false,
+            asked_back: false,
             turned: now,
             load: Load::default(),
             round_trip: None,

@@ -18,7 +18,7 @@ impl Engine {
         let loss = format!("{} {cause}", interpreter.name);
         self.record(Fact::Lost { interpreter: id, cause: cause.to_string(), tasks: interpreter.tasks() });
         self.remember_loss(loss.clone());
-        if let Some(head) = interpreter.in_flight.front_mut() {
+        if let Some(head) = interpreter.in_flight.front_mut().filter(|_| cause != Cause::Taken) {
             // Firings run in order, so only the first one can be at fault.
             for work in std::iter::once(&mut head.work).chain(&mut head.more) {
                 work.killed.push(loss.clone());

@@ -19,6 +19,7 @@ mod pace;
 mod program;
 mod repository;
 mod run;
+mod share;
 mod silence;
 mod staff;
 mod straggler;
@@ -236,6 +237,7 @@ impl Engine {
             Event::Message { id, message, body } => self.on_message(now, id, message, body),
             Event::Heard { id } => self.on_heard(now, id),
             Event::Alive { id } => self.on_alive(id),
+            Event::Share { among, keep } => self.on_share(now, &among, keep),
             Event::Lost { id, cause } => self.on_lost(now, id, cause),
             // A manager that was suspended cannot tell which firings are late.
             Event::Look if now.saturating_sub(self.last_tick) > self.config.silence / 2 => {}
@@ -256,6 +258,7 @@ impl Engine {
             self.look(now);
             self.keep_contract(now);
         }
+        self.release_idle_leavers();
         if now.saturating_sub(self.last_beat) >= BEAT {
             self.last_beat = now;
             for id in self.interpreters.keys() {

@@ -95,23 +95,34 @@ impl Engine {
         self.interpreters.values().filter(|it| !it.leaving).count() as u32
     }
 
-    /// Keeps one interpreter that was to leave. Returns whether there was one.
+    /// Keeps one interpreter that was to leave, unless its executor asked for it. Returns whether there was one.
     pub(super) fn keep_one(&mut self) -> bool {
-        let leaving = self.interpreters.values_mut().find(|it| it.leaving);
+        let leaving = self.interpreters.values_mut().find(|it| it.leaving && !it.asked_back);
         leaving.map(|interpreter| interpreter.leaving = false).is_some()
     }
 
     /// Marks surplus interpreters as leaving, the slowest first, and releases those that have nothing in flight.
     fn release_surplus(&mut self) {
         for _ in self.wanted()..self.staff() {
-            let staying = self.interpreters.iter_mut().filter(|(_, it)| !it.leaving);
+            let staying = self.interpreters.iter().filter(|(_, it)| !it.leaving);
             let slowest = staying.max_by(|(_, one), (_, other)| one.slowness.total_cmp(&other.slowness));
-            let Some((id, interpreter)) = slowest else { break };
-            interpreter.leaving = true;
-            let (id, in_flight) = (*id, interpreter.in_flight.iter());
-            let firings: Vec<FiringId> = in_flight.filter(|it| it.race == Race::Alone).map(|it| it.id).collect();
-            firings.into_iter().for_each(|firing| self.ask_back(id, firing));
+            let Some(id) = slowest.map(|(id, _)| *id) else { break };
+            self.begin_leaving(id);
         }
+        self.release_idle_leavers();
+    }
+
+    /// Fires nothing more at the interpreter, and asks for the work that it has not begun.
+    pub(super) fn begin_leaving(&mut self, id: InterpreterId) {
+        let Some(interpreter) = self.interpreters.get_mut(&id) else { return };
+        interpreter.leaving = true;
+        let alone = interpreter.in_flight.iter().filter(|it| it.race == Race::Alone);
+        let firings: Vec<FiringId> = alone.map(|it| it.id).collect();
+        firings.into_iter().for_each(|firing| self.ask_back(id, firing));
+    }
+
+    /// Releases the leaving interpreters that have nothing in flight.
+    pub(super) fn release_idle_leavers(&mut self) {
         let done = self.interpreters.iter().filter(|(_, it)| it.leaving && it.in_flight.is_empty());
         let done: Vec<InterpreterId> = done.map(|(id, _)| *id).collect();
         for id in done {

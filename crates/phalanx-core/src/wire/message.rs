@@ -127,8 +127,9 @@ pub enum FromInterpreter {
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum ToExecutor {
     /// Start an interpreter that talks to this user over a data link of these levels. `request` is the user's number
-    /// for it. `program`: the token of the user's program. All models of a program share its places.
-    Recruit { request: u32, levels: Levels, program: [u8; 16] },
+    /// for it. `program`: the token of the user's program. All models of a program share its places. `waits`: if no place
+    /// is free, other users are asked to give places back.
+    Recruit { request: u32, levels: Levels, program: [u8; 16], waits: bool },
     /// End an interpreter at once.
     Release { request: u32 },
     /// The number of the user's newest list of revoked certificates, and in the body that list, unless the body is empty.
@@ -159,4 +160,9 @@ pub enum FromExecutor {
     /// Heartbeat of the executor. Also lists the interpreters that are stopped, for example by a debugger or by the
     /// machine's owner.
     Beat { stopped: Vec<u32> },
+    /// Keep so many interpreters on this machine and give back the others, because another user waits; `None`: keep all
+    /// again. After so many milliseconds the executor takes them. A later message replaces an earlier one.
+    Share { keep: Option<u32>, patience: u32 },
+    /// The executor has taken this interpreter for another user.
+    Taken { request: u32 },
 }

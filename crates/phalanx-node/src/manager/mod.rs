@@ -476,7 +476,11 @@ impl Core {
                 let _ = self.delegate_to_all(); // the same key has signed before
             }
             let signs: Vec<Event> = lock(&self.seats).values().filter_map(|seat| seat.sign_of_life()).collect();
+            let shares = self.source.shares();
             self.drive(|engine, now| {
+                for (among, keep) in shares {
+                    engine.on(now, Event::Share { among, keep });
+                }
                 signs.into_iter().for_each(|sign| engine.on(now, sign));
                 engine.on(now, Event::Tick);
             });

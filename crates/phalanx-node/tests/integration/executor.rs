@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 fn start(member: Member, policy: Policy) -> Executor {
     let lasting = vec!["sleep".into(), "1000".into()]; // one that ends at once may end before it is told what to do
-    let options = Options { policy, command: lasting, ..options() };
+    let options = Options { policy, command: lasting, capacity: 2, ..options() };
     Executor::start("127.0.0.1:0", member, options, phalanx_node::log::Log::nowhere()).unwrap()
 }
 
@@ -30,8 +30,12 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
     let dialled = dial(&executor.address().into(), patience).unwrap();
     let introduced = dialled.introduce(Preamble::Control, labpc, private, patience).unwrap();
     let (link, mut reader) = introduced.link(MAX_CONTROL_BODY).unwrap();
-    link.send(Mark::None, encode(&ToExecutor::Recruit { request: 1, levels, program: [0; 16] }, 0), Vec::new())
-        .unwrap();
+    link.send(
+        Mark::None,
+        encode(&ToExecutor::Recruit { request: 1, levels, program: [0; 16], waits: false }, 0),
+        Vec::new(),
+    )
+    .unwrap();
     let mut answer = None;
     let until = Instant::now() + patience;
     while answer.is_none() && Instant::now() < until {
@@ -41,6 +45,8 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
             FromExecutor::Offer { .. }
             | FromExecutor::Away { .. }
             | FromExecutor::Ended { .. }
+            | FromExecutor::Share { .. }
+            | FromExecutor::Taken { .. }
             | FromExecutor::Revoked { .. }
             | FromExecutor::Beat { .. } => {}
         };
@@ -101,5 +107,76 @@ fn one_user_cannot_take_all_links_and_is_told_so() {
     while !matches!(first_message(&executor, &ada).2, FromExecutor::Offer { .. }) {
         assert!(Instant::now() < until, "the links are gone, and their places are not");
     }
+    executor.close();
+}
+
+/// What a manager's link hears, until this many messages fit. Beats keep these links.
+fn hear(
+    links: &[&Link],
+    reader: &mut Reader,
+    count: usize,
+    fits: impl Fn(&FromExecutor) -> bool,
+) -> (Vec<FromExecutor>, Duration) {
+    let (mut heard, began) = (Vec::new(), Instant::now());
+    while heard.iter().filter(|message| fits(message)).count() < count {
+        assert!(began.elapsed() < Duration::from_secs(60), "heard only {heard:?}");
+        for link in links {
+            link.send(Mark::None, encode(&ToExecutor::Beat, 0), Vec::new()).unwrap();
+        }
+        reader
+            .poll(Duration::from_millis(100), &mut |frame: Frame| heard.push(decode(&frame.header).unwrap()))
+            .unwrap();
+    }
+    (heard, began.elapsed())
+}
+
+fn recruit(link: &Link, requests: std::ops::Range<u32>) {
+    let levels = Levels::all(Level::Private);
+    for request in requests {
+        let message = ToExecutor::Recruit { request, levels, program: [0; 16], waits: true };
+        link.send(Mark::None, encode(&message, 0), Vec::new()).unwrap();
+    }
+}
+
+/// Everything is held by a manager that never answers: it reads nothing, and only its beats keep its link.
+#[test]
+fn what_a_silent_manager_holds_is_taken_for_another_user() {
+    let authority = Authority::create().unwrap();
+    let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
+    let executor = start(member(Role::Executor, "labpc"), Policy::default());
+    let client = |name| member(Role::User, name).client_of(Role::Executor).unwrap();
+    let (adas, mut adas_reader, offer) = first_message(&executor, &client("ada"));
+    let FromExecutor::Offer { capacity, .. } = offer else { panic!("{offer:?}") };
+    recruit(&adas, 0..capacity);
+    let started = |message: &FromExecutor| matches!(message, FromExecutor::Recruited { .. });
+    hear(&[&adas], &mut adas_reader, capacity as usize, started);
+    let (bobs, mut bobs_reader, _) = first_message(&executor, &client("bob"));
+    recruit(&bobs, 0..1);
+    let (_, waited) = hear(&[&bobs, &adas], &mut bobs_reader, 1, started);
+    assert!((9..20).contains(&waited.as_secs()), "bob waited {waited:?}");
+    let taken = |message: &FromExecutor| matches!(message, FromExecutor::Taken { .. });
+    let (heard, _) = hear(&[&adas], &mut adas_reader, 1, taken);
+    let keeps = |message: &FromExecutor| matches!(message, FromExecutor::Share { keep: Some(keep), .. } if *keep + 1 == capacity);
+    assert!(heard.iter().any(keeps) && heard.iter().filter(|message| taken(message)).count() == 1, "{heard:?}");
+    executor.close();
+}
+
+#[test]
+fn one_user_cannot_fill_the_queue_of_requests_and_is_told_so() {
+    let authority = Authority::create().unwrap();
+    let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
+    let executor = start(member(Role::Executor, "labpc"), Policy::default());
+    let client = |name| member(Role::User, name).client_of(Role::Executor).unwrap();
+    let (adas, mut adas_reader, _) = first_message(&executor, &client("ada"));
+    recruit(&adas, 0..300);
+    let refused = |message: &FromExecutor| matches!(message, FromExecutor::Refused { .. });
+    let (heard, _) = hear(&[&adas], &mut adas_reader, 100, refused);
+    let reason = "ada has 64 requests that wait for a place here, which is one user's share";
+    let told = |message: &FromExecutor| matches!(message, FromExecutor::Refused { reason: told, .. } if told == reason);
+    assert!(heard.iter().any(told), "{heard:?}");
+    let (bobs, mut bobs_reader, _) = first_message(&executor, &client("bob"));
+    recruit(&bobs, 0..1);
+    let answered = |message: &FromExecutor| matches!(message, FromExecutor::Recruited { .. });
+    hear(&[&bobs, &adas], &mut bobs_reader, 1, answered);
     executor.close();
 }

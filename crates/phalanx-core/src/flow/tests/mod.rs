@@ -20,6 +20,7 @@ mod memory;
 mod parts;
 mod random;
 mod returned;
+mod share;
 mod silence;
 mod staging;
 mod stragglers;

@@ -1,9 +1,15 @@
-//! Limits how many user processes a machine runs at a time, over all users and programs.
+//! Limits how many user processes a machine runs at a time, over all users and programs, and divides the places fairly
+//! among users.
 //!
 //! A program may use one place with several models at the same time, for example for an interpreter of its manager and for a
 //! rank of its message passing job. The program itself decides which of the two computes. So a program holds as many places as
 //! the model that uses most of them. All programs together hold no more than the machine has.
 
+mod desk;
+
+pub use desk::{Given, Request, SHARE_PATIENCE};
+
+use desk::Desk;
 use phalanx_net::sync::lock;
 use std::any::Any;
 use std::collections::HashMap;
@@ -36,9 +42,15 @@ type Used = [u32; 2];
 #[derive(Debug)]
 pub struct Places {
     capacity: u32,
-    /// Places in use by program. Programs that use none are not listed.
-    used: Mutex<HashMap<Holder, Used>>,
+    state: Mutex<State>,
     given_back: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Places in use by program. Programs that use none are not listed.
+    used: HashMap<Holder, Used>,
+    desk: Desk,
 }
 
 /// Handle for the places that one model of one program uses.
@@ -50,20 +62,23 @@ pub struct Share {
 }
 
 /// Places that are given back when this is dropped.
+#[derive(Debug)]
 struct Kept {
     share: Share,
     count: u32,
+    /// The number of the manager's link that has them.
+    session: Option<u64>,
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.share.give_back(self.count);
+        self.share.give_back(self.count, self.session);
     }
 }
 
 impl Places {
     pub fn new(capacity: u32) -> Arc<Places> {
-        Arc::new(Places { capacity, used: Mutex::default(), given_back: Condvar::new() })
+        Arc::new(Places { capacity, state: Mutex::default(), given_back: Condvar::new() })
     }
 
     pub fn share(self: &Arc<Places>, holder: Holder, model: Model) -> Share {
@@ -71,38 +86,60 @@ impl Places {
     }
 }
 
-impl Share {
-    /// How many more places the model can take.
-    pub fn free(&self) -> u32 {
-        self.places.capacity.saturating_sub(self.taken(&lock(&self.places.used)))
+impl State {
+    /// Places in use, over all programs.
+    fn total(&self) -> u32 {
+        self.used.values().map(|used| used.iter().max().copied().unwrap_or_default()).sum()
     }
 
-    /// Places that are not available to this model: those of other programs, and those that it uses itself.
-    fn taken(&self, used: &HashMap<Holder, Used>) -> u32 {
-        let others = used.iter().filter(|(holder, _)| **holder != self.holder);
-        let others: u32 = others.map(|(_, used)| used.iter().max().copied().unwrap_or_default()).sum();
-        others + used.get(&self.holder).map_or(0, |used| used[self.model as usize])
+    /// Places of the `total` that are not available to this model of a program: those of other programs, and those that it
+    /// uses itself.
+    fn taken(&self, total: u32, holder: &Holder, model: Model) -> u32 {
+        let own = self.used.get(holder).copied().unwrap_or_default();
+        total - own.iter().max().copied().unwrap_or_default() + own[model as usize]
+    }
+
+    fn add(&mut self, holder: &Holder, model: Model, count: u32) {
+        self.used.entry(holder.clone()).or_default()[model as usize] += count;
+    }
+
+    fn remove(&mut self, holder: &Holder, model: Model, count: u32) {
+        let Some(own) = self.used.get_mut(holder) else { return };
+        own[model as usize] -= count;
+        if *own == [0, 0] {
+            self.used.remove(holder);
+        }
+    }
+}
+
+impl Share {
+    /// How many more places the model can take. Places that other users wait for, within their shares, do not count.
+    pub fn free(&self) -> u32 {
+        self.places.capacity.saturating_sub(self.taken(&lock(&self.places.state)))
+    }
+
+    fn taken(&self, state: &State) -> u32 {
+        let claimed = state.claimed_by_others(self.places.capacity, &self.holder.user);
+        state.taken(state.total(), &self.holder, self.model).saturating_add(claimed)
     }
 
     /// Takes `count` places: all or none. Waits up to one second for them. The error says how many are taken.
     pub fn take(&self, count: u32) -> Result<(), u32> {
-        let full = |used: &mut HashMap<Holder, Used>| self.taken(used).saturating_add(count) > self.places.capacity;
-        let waited = self.places.given_back.wait_timeout_while(lock(&self.places.used), PATIENCE, full);
-        let mut used = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if full(&mut used) {
-            return Err(self.taken(&used));
+        let full = |state: &mut State| self.taken(state).saturating_add(count) > self.places.capacity;
+        let waited = self.places.given_back.wait_timeout_while(lock(&self.places.state), PATIENCE, full);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if full(&mut state) {
+            return Err(self.taken(&state));
         }
-        used.entry(self.holder.clone()).or_default()[self.model as usize] += count;
+        state.add(&self.holder, self.model, count);
         Ok(())
     }
 
-    fn give_back(&self, count: u32) {
-        let mut used = lock(&self.places.used);
-        if let Some(own) = used.get_mut(&self.holder) {
-            own[self.model as usize] -= count;
-            if *own == [0, 0] {
-                used.remove(&self.holder);
-            }
+    fn give_back(&self, count: u32, session: Option<u64>) {
+        let mut state = lock(&self.places.state);
+        state.remove(&self.holder, self.model, count);
+        if let Some(session) = session {
+            state.desk.gave_back(session);
         }
         self.places.given_back.notify_all();
     }
@@ -110,7 +147,7 @@ impl Share {
     /// Like [`Share::take`], but gives the places back when the returned value is dropped.
     pub fn keep(&self, count: u32) -> io::Result<Box<dyn Any + Send>> {
         match self.take(count) {
-            Ok(()) => Ok(Box::new(Kept { share: self.clone(), count })),
+            Ok(()) => Ok(Box::new(Kept { share: self.clone(), count, session: None })),
             Err(taken) => Err(io::Error::other(format!("{taken} of its {} places are in use", self.places.capacity))),
         }
     }
@@ -135,7 +172,7 @@ mod tests {
         assert_eq!(ranks.free(), 1);
         drop((kept, both));
         assert_eq!((interpreters.free(), ranks.free()), (4, 4));
-        assert!(lock(&places.used).is_empty());
+        assert!(lock(&places.state).used.is_empty());
     }
 
     #[test]

@@ -1,0 +1,267 @@
+//! Requests for places that wait, and the users that are asked to give places back.
+//!
+//! A free place goes to the waiting user that has fewest. If none is free, users that have more than their share are asked for
+//! the rest ([`fairness`]). What they do not give back in time is taken. Only interpreters move: ranks of message passing
+//! programs keep their places until they end.
+
+#[cfg(test)]
+mod tests;
+
+use super::{Holder, Kept, Model, PATIENCE, Places, Share, State};
+use crate::quota::Entered;
+use phalanx_core::fairness::{self, Demand, from_largest};
+use phalanx_core::level::Levels;
+use phalanx_net::sync::lock;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time for a manager to give back places that it is asked for. A shorter time fires more instructions twice, a longer one lets
+/// the other user wait. Managers wait 30 s for a requested interpreter.
+pub const SHARE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a request within its user's share waits at most, when places are neither given back nor can be taken.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A request for the place of one interpreter.
+#[derive(Debug)]
+pub struct Request {
+    /// The number of the manager's link.
+    pub session: u64,
+    /// The manager's number for the interpreter.
+    pub number: u32,
+    pub holder: Holder,
+    pub levels: Levels,
+    /// Whether other users are asked to give a place back for it.
+    pub waits: bool,
+    pub since: Instant,
+    /// Counts it among the waiting requests.
+    pub entered: Entered,
+}
+
+/// A request that got its place. The place is given back when this is dropped.
+#[derive(Debug)]
+pub struct Given {
+    pub request: Request,
+    place: Kept,
+}
+
+impl Given {
+    /// The request and the place.
+    pub fn into_parts(self) -> (Request, Box<dyn std::any::Any + Send>) {
+        (self.request, Box::new(self.place))
+    }
+}
+
+/// What there is to do for a manager's link.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// Requests of this link that have a place now.
+    pub given: Vec<Given>,
+    /// Requests of this link that waited in vain.
+    pub refused: Vec<Request>,
+    /// How many interpreters the link may keep. `None`: all.
+    pub keep: Option<u32>,
+    /// The links, of any user, that did not give places back in time, and how many are to be taken from each.
+    pub overdue: Vec<(u64, u32)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    waiting: VecDeque<Request>,
+    /// Requests that have a place, and that their link has not yet seen.
+    given: HashMap<u64, Vec<Given>>,
+    links: HashMap<u64, Seated>,
+}
+
+/// The interpreters of one manager's link.
+#[derive(Debug)]
+struct Seated {
+    holder: Holder,
+    interpreters: u32,
+    /// For each place that the manager is asked for: when it is taken.
+    owed: VecDeque<Instant>,
+}
+
+impl Desk {
+    /// A link has given back the place of an interpreter.
+    pub(super) fn gave_back(&mut self, session: u64) {
+        let Some(seated) = self.links.get_mut(&session) else { return };
+        seated.interpreters -= 1;
+        seated.owed.pop_front();
+        if seated.interpreters == 0 {
+            self.links.remove(&session);
+        }
+    }
+}
+
+impl Places {
+    /// Adds a request. The next [`Places::look`] says what became of it.
+    pub fn request(&self, request: Request) {
+        lock(&self.state).desk.waiting.push_back(request);
+    }
+
+    /// Whether this request of a link waits.
+    pub fn is_waiting(&self, session: u64, number: u32) -> bool {
+        let same = |it: &Request| (it.session, it.number) == (session, number);
+        lock(&self.state).desk.waiting.iter().any(same)
+    }
+
+    /// Gives free places to requests, decides which users are asked for places, and says what there is to do for a link.
+    pub fn look(self: &Arc<Places>, session: u64, now: Instant) -> Look {
+        let mut state = lock(&self.state);
+        self.give(&mut state);
+        let asked = state.ask(self.capacity);
+        let overdue = state.owe(&asked, now);
+        let refused = state.refuse(self.capacity, session, now, !asked.is_empty());
+        let keep = asked.get(&session).map(|count| state.desk.links[&session].interpreters - count);
+        Look { given: state.desk.given.remove(&session).unwrap_or_default(), refused, keep, overdue }
+    }
+
+    /// Forgets a request that its manager has given up. Returns whether it had no answer yet.
+    pub fn withdraw(&self, session: u64, number: u32) -> bool {
+        let mut state = lock(&self.state);
+        let (desk, mut dropped) = (&mut state.desk, None);
+        let before = desk.waiting.len();
+        desk.waiting.retain(|it| (it.session, it.number) != (session, number));
+        if let Some(given) = desk.given.get_mut(&session) {
+            let index = given.iter().position(|it| it.request.number == number);
+            dropped = index.map(|index| given.remove(index));
+        }
+        let waited = desk.waiting.len() < before || dropped.is_some();
+        drop(state); // dropping a place locks the state
+        drop(dropped);
+        waited
+    }
+
+    /// Forgets the requests of a link that has ended.
+    pub fn leave(&self, session: u64) {
+        let mut state = lock(&self.state);
+        let given = state.desk.given.remove(&session);
+        state.desk.waiting.retain(|request| request.session != session);
+        drop(state); // dropping a place locks the state
+        drop(given);
+    }
+
+    /// Gives places to requests, first to those of the user that has fewest.
+    fn give(self: &Arc<Places>, state: &mut State) {
+        while !state.desk.waiting.is_empty() {
+            let (held, total) = (state.held(), state.total());
+            let fits = |it: &Request| state.taken(total, &it.holder, Model::Interpreters) < self.capacity;
+            let waiting = state.desk.waiting.iter().enumerate().filter(|(_, it)| fits(it));
+            let next = waiting.min_by_key(|(_, it)| held.get(&it.holder.user).copied().unwrap_or_default());
+            let Some(request) = next.map(|(index, _)| index).and_then(|index| state.desk.waiting.remove(index)) else {
+                return;
+            };
+            let (session, holder) = (request.session, request.holder.clone());
+            state.add(&holder, Model::Interpreters, 1);
+            let seated = state.desk.links.entry(session).or_insert_with(|| Seated {
+                holder: holder.clone(),
+                interpreters: 0,
+                owed: VecDeque::new(),
+            });
+            seated.interpreters += 1;
+            let share = Share { places: self.clone(), holder, model: Model::Interpreters };
+            let place = Kept { share, count: 1, session: Some(session) };
+            state.desk.given.entry(session).or_default().push(Given { request, place });
+        }
+    }
+}
+
+impl State {
+    /// The places that each user has.
+    fn held(&self) -> HashMap<String, u32> {
+        let mut held = HashMap::new();
+        for (holder, used) in &self.used {
+            *held.entry(holder.user.clone()).or_default() += used.iter().max().copied().unwrap_or_default();
+        }
+        held
+    }
+
+    /// What each user has and wants.
+    fn demands(&self) -> BTreeMap<&str, Demand> {
+        let mut demands: BTreeMap<&str, Demand> = BTreeMap::new();
+        for (holder, [interpreters, ranks]) in &self.used {
+            let demand = demands.entry(&holder.user).or_default();
+            demand.held += interpreters.max(ranks);
+            demand.movable += interpreters.saturating_sub(*ranks);
+        }
+        for request in self.desk.waiting.iter().filter(|request| request.waits) {
+            demands.entry(&request.holder.user).or_default().waiting += 1;
+        }
+        demands
+    }
+
+    /// Places that users other than this one wait for, within their shares.
+    pub(super) fn claimed_by_others(&self, capacity: u32, user: &str) -> u32 {
+        if self.desk.waiting.is_empty() {
+            return 0;
+        }
+        let demands = self.demands();
+        let all: Vec<Demand> = demands.values().copied().collect();
+        let claims = demands.keys().zip(fairness::claims(capacity, &all));
+        claims.filter(|(other, _)| **other != user).map(|(_, claim)| claim).sum()
+    }
+
+    /// How many places each link is asked for. Links that are asked for none are not listed.
+    fn ask(&self, capacity: u32) -> HashMap<u64, u32> {
+        let mut asked = HashMap::new();
+        if self.desk.waiting.is_empty() {
+            return asked;
+        }
+        let demands = self.demands();
+        let all: Vec<Demand> = demands.values().copied().collect();
+        for (user, count) in demands.keys().zip(fairness::asked(capacity, &all)).filter(|(_, count)| *count > 0) {
+            let links: Vec<(&u64, &Seated)> =
+                self.desk.links.iter().filter(|(_, it)| it.holder.user == **user).collect();
+            let owned: Vec<u32> = links.iter().map(|(_, it)| it.interpreters).collect();
+            let limits: Vec<u32> = links.iter().map(|(_, it)| it.interpreters.min(self.movable(&it.holder))).collect();
+            let each = links.iter().zip(from_largest(count, &owned, &limits));
+            asked.extend(each.filter(|(_, count)| *count > 0).map(|((session, _), count)| (**session, count)));
+        }
+        asked
+    }
+
+    /// The interpreters of a program whose places it does not use for ranks too.
+    fn movable(&self, holder: &Holder) -> u32 {
+        self.used.get(holder).map_or(0, |[interpreters, ranks]| interpreters.saturating_sub(*ranks))
+    }
+
+    /// Remembers since when each link is asked for places. Returns the links that are late.
+    fn owe(&mut self, asked: &HashMap<u64, u32>, now: Instant) -> Vec<(u64, u32)> {
+        let mut overdue = Vec::new();
+        for (session, seated) in &mut self.desk.links {
+            let count = asked.get(session).copied().unwrap_or_default() as usize;
+            let surplus = seated.owed.len().saturating_sub(count);
+            seated.owed.drain(..surplus);
+            seated.owed.resize(count, now + SHARE_PATIENCE);
+            let late = seated.owed.iter().filter(|until| **until <= now).count();
+            if late > 0 {
+                // The caller takes them now. If it does not, they are taken after the same time.
+                seated.owed.drain(..late);
+                seated.owed.resize(count, now + SHARE_PATIENCE);
+                overdue.push((*session, late as u32));
+            }
+        }
+        overdue
+    }
+
+    /// Removes the requests of a link that wait no longer. A request within its user's share waits while places `move`.
+    fn refuse(&mut self, capacity: u32, session: u64, now: Instant, moves: bool) -> Vec<Request> {
+        if !self.desk.waiting.iter().any(|request| request.session == session) {
+            return Vec::new();
+        }
+        let demands = self.demands();
+        let all: Vec<Demand> = demands.values().copied().collect();
+        let claims = demands.keys().zip(fairness::claims(capacity, &all));
+        let mut claims: HashMap<String, u32> = claims.map(|(user, claim)| ((*user).to_owned(), claim)).collect();
+        let mut refused = Vec::new();
+        for request in std::mem::take(&mut self.desk.waiting) {
+            let claim = claims.get_mut(&request.holder.user).filter(|claim| request.waits && moves && **claim > 0);
+            let patience = if claim.is_some() { CLAIM_PATIENCE } else { PATIENCE };
+            claim.into_iter().for_each(|claim| *claim -= 1);
+            let is_over = request.session == session && now.saturating_duration_since(request.since) >= patience;
+            if is_over { refused.push(request) } else { self.desk.waiting.push_back(request) }
+        }
+        refused
+    }
+}

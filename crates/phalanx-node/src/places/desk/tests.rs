@@ -1,0 +1,163 @@
+use super::*;
+use crate::quota::Quota;
+use phalanx_core::level::Level;
+
+/// A machine, and the interpreters that managers' links have there.
+struct Machine {
+    places: Arc<Places>,
+    quota: Arc<Quota>,
+    began: Instant,
+    running: HashMap<u64, Vec<Given>>,
+    numbers: u32,
+}
+
+fn user(session: u64) -> &'static str {
+    ["ada", "bob", "eve"][session as usize / 10]
+}
+
+impl Machine {
+    fn new(capacity: u32) -> Machine {
+        let (places, quota) = (Places::new(capacity), Quota::new("requests", 1000, 1000));
+        Machine { places, quota, began: Instant::now(), running: HashMap::new(), numbers: 0 }
+    }
+
+    /// Links 0 to 9 are ada's, 10 to 19 bob's, 20 to 29 eve's. Each is a program of its own.
+    fn request(&mut self, session: u64, count: u32, at: u64) {
+        for _ in 0..count {
+            self.numbers += 1;
+            let holder = holder(session);
+            let (number, levels, since) = (self.numbers, Levels::all(Level::Safe), self.at(at));
+            let entered = self.quota.enter(&holder.user).unwrap();
+            self.places.request(Request { session, number, holder, levels, waits: true, since, entered });
+        }
+    }
+
+    fn at(&self, milliseconds: u64) -> Instant {
+        self.began + Duration::from_millis(milliseconds)
+    }
+
+    /// Looks for a link, and returns how many it may keep, how many were refused, and what is overdue.
+    fn look(&mut self, session: u64, at: u64) -> (Option<u32>, usize, Vec<(u64, u32)>) {
+        let look = self.places.look(session, self.at(at));
+        self.running.entry(session).or_default().extend(look.given);
+        (look.keep, look.refused.len(), look.overdue)
+    }
+
+    fn has(&self, session: u64) -> usize {
+        self.running.get(&session).map_or(0, Vec::len)
+    }
+
+    fn give_back(&mut self, session: u64) {
+        self.running.get_mut(&session).and_then(Vec::pop).expect("it has one");
+    }
+}
+
+fn holder(session: u64) -> Holder {
+    Holder { user: user(session).to_owned(), program: [session as u8; 16] }
+}
+
+#[test]
+fn a_user_alone_has_all_places_and_gives_half_of_them_to_another() {
+    let mut machine = Machine::new(4);
+    machine.request(0, 4, 0);
+    assert_eq!(machine.look(0, 0), (None, 0, vec![]));
+    assert_eq!(machine.has(0), 4);
+    machine.request(10, 4, 100);
+    assert_eq!(machine.look(10, 100), (None, 0, vec![]));
+    assert_eq!(machine.look(0, 100).0, Some(2));
+    machine.give_back(0);
+    machine.request(0, 1, 150); // ada wants it again
+    machine.look(10, 200);
+    assert_eq!((machine.has(10), machine.look(0, 200).0), (1, Some(2)));
+    machine.give_back(0);
+    machine.look(10, 300);
+    assert_eq!((machine.has(10), machine.look(0, 300).0), (2, None));
+    assert_eq!((machine.look(0, 1200).1, machine.look(10, 1200).1), (1, 2), "what is above the shares is refused");
+    machine.running.remove(&10);
+    machine.request(0, 2, 2000);
+    machine.look(0, 2000);
+    assert_eq!(machine.has(0), 4, "ada has all again");
+    assert!(machine.quota.enter("ada").is_ok());
+}
+
+#[test]
+fn what_is_not_given_back_is_taken_and_not_before() {
+    let mut machine = Machine::new(4);
+    machine.request(0, 3, 0);
+    machine.request(1, 1, 0);
+    machine.look(0, 0);
+    machine.look(1, 0);
+    machine.request(10, 2, 100);
+    machine.look(10, 100);
+    let patience = SHARE_PATIENCE.as_millis() as u64;
+    assert_eq!((machine.look(0, 200).0, machine.look(1, 200).0), (Some(1), None), "of a user, the link with most");
+    assert_eq!(machine.look(10, 99 + patience).2, []);
+    machine.give_back(0);
+    machine.look(10, 99 + patience);
+    assert_eq!(machine.look(10, 100 + patience).2, [(0, 1)]);
+    assert_eq!(machine.look(10, 101 + patience).2, [], "it is taken once");
+    machine.give_back(0);
+    assert_eq!(machine.look(10, 300 + patience), (None, 0, vec![]));
+    assert_eq!(machine.has(10), 2);
+}
+
+#[test]
+fn nobody_is_asked_for_a_request_that_does_not_wait() {
+    let mut machine = Machine::new(2);
+    machine.request(0, 2, 0);
+    machine.look(0, 0);
+    machine.request(10, 1, 0);
+    lock(&machine.places.state).desk.waiting[0].waits = false;
+    assert_eq!((machine.look(10, 500), machine.look(0, 500)), ((None, 0, vec![]), (None, 0, vec![])));
+    assert_eq!(machine.look(10, 1000).1, 1);
+}
+
+#[test]
+fn ranks_keep_their_places_and_take_none_that_another_user_waits_for() {
+    let mut machine = Machine::new(2);
+    let ranks = machine.places.share(holder(0), Model::Ranks).keep(2).unwrap();
+    machine.request(10, 1, 0);
+    assert_eq!(machine.look(10, 999), (None, 0, vec![]));
+    assert_eq!(machine.look(10, 1000).1, 1, "it does not wait for what cannot be moved");
+    drop(ranks);
+    machine.request(0, 2, 0);
+    machine.look(0, 0);
+    machine.request(10, 1, 0);
+    machine.look(10, 0);
+    assert_eq!(machine.places.share(holder(20), Model::Ranks).free(), 0);
+    machine.give_back(0);
+    assert_eq!(machine.places.share(holder(20), Model::Ranks).free(), 0, "bob waits for it");
+    machine.look(10, 100);
+    assert_eq!(machine.has(10), 1);
+}
+
+#[test]
+fn a_link_that_has_ended_waits_for_nothing() {
+    let mut machine = Machine::new(2);
+    machine.request(0, 2, 0);
+    machine.look(0, 0);
+    machine.request(10, 2, 0);
+    machine.look(11, 0);
+    machine.places.leave(10);
+    assert_eq!(machine.look(0, 0).0, None);
+    machine.running.clear();
+    machine.request(10, 2, 0);
+    machine.look(11, 0); // gives bob's places to link 10, which does not look
+    machine.places.leave(10);
+    let state = lock(&machine.places.state);
+    assert!(state.used.is_empty() && state.desk.links.is_empty() && state.desk.given.is_empty());
+}
+
+#[test]
+fn a_request_that_is_withdrawn_gets_no_place() {
+    let mut machine = Machine::new(1);
+    machine.request(0, 1, 0);
+    machine.look(0, 0);
+    machine.request(10, 1, 0);
+    assert!(machine.places.is_waiting(10, 2) && machine.places.withdraw(10, 2) && !machine.places.withdraw(10, 2));
+    machine.running.clear();
+    machine.request(10, 1, 0);
+    machine.look(0, 0);
+    assert!(machine.places.withdraw(10, 3), "it has a place, and bob's link has not seen it");
+    assert!(lock(&machine.places.state).used.is_empty());
+}

@@ -1,0 +1,139 @@
+"""A user who holds all interpreters of an executor shares them when another comes. No result is lost or altered."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cloudpickle
+import phalanx as px
+import pytest
+from api.executors import Executors
+from conftest import Eventually
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have it
+
+# After so long an executor takes the places that it asked for.
+PATIENCE = 10.0
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Iterator[Executors]:
+    with Executors(tmp_path) as made:
+        yield made
+
+
+def a_moment(number: int) -> int:
+    time.sleep(0.02)
+    return number * number
+
+
+def waits_for(path: str) -> Callable[[int], int]:
+    """A task that takes until a file exists."""
+
+    def wait(number: int) -> int:
+        until = time.monotonic() + 120
+        while not Path(path).exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        return number * number
+
+    return wait
+
+
+def working(manager: px.Manager) -> int:
+    return sum(it.state == "working" for it in manager.summary().interpreters)
+
+
+def endless(end: threading.Event) -> Iterator[int]:
+    """Numbers until `end` is set."""
+    number = 0
+    while not end.is_set():
+        yield number
+        number += 1
+
+
+def test_a_user_who_holds_everything_shares_with_another_and_gets_all_back(
+    grid: Executors, eventually: Eventually
+) -> None:
+    address, end = grid.start("labpc", interpreters=4), threading.Event()
+    with px.Manager(address, identity=grid.identity) as adas, ThreadPoolExecutor() as threads:
+        stream = threads.submit(lambda: list(adas.compute(a_moment, endless(end))))
+        try:
+            eventually(lambda: working(adas) == 4, what="all four interpreters for ada")
+            began = time.monotonic()
+            with px.Manager(address, identity=grid.user("bob")) as bobs:
+                first = next(iter(bobs.compute(a_moment, range(1))))
+                waited = time.monotonic() - began
+                assert (first, waited < PATIENCE) == (0, True), f"bob waited {waited:.1f} s"
+                eventually(lambda: (working(adas), working(bobs)) == (2, 2), what="two interpreters for each")
+                assert list(bobs.compute(a_moment, range(200))) == [number * number for number in range(200)]
+                # The places stay where they are, although both want more.
+                assert (working(adas), working(bobs)) == (2, 2)
+                assert (adas.summary().lost, bobs.summary().lost) == (0, 0)
+            eventually(lambda: working(adas) == 4, what="ada has all again when bob is gone")
+        finally:
+            end.set()
+        results = stream.result(60)
+        assert results == [number * number for number in range(len(results))]
+        assert adas.summary().lost == 0
+
+
+def test_what_a_user_does_not_give_back_in_time_is_taken_and_fired_again(
+    grid: Executors, tmp_path: Path, eventually: Eventually
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    address = grid.start("labpc", "--grant", f"{shared}:rw", interpreters=2)
+    with px.Manager(address, identity=grid.identity) as adas, ThreadPoolExecutor() as threads:
+        stream = threads.submit(lambda: list(adas.compute(waits_for(str(shared / "go")), range(20), stragglers=False)))
+        eventually(lambda: working(adas) == 2, what="both interpreters for ada")
+        with px.Manager(address, identity=grid.user("bob"), contract=px.ParDegree(1)) as bobs:
+            assert list(bobs.compute(a_moment, range(50))) == [number * number for number in range(50)]
+            assert working(adas) == 1
+        (shared / "go").touch()
+        assert stream.result(60) == [number * number for number in range(20)]
+        summary = adas.summary()
+        assert summary.lost == 1
+        causes = [it.cause for it in summary.interpreters if it.state == "lost"]
+        assert causes == ["was taken by its executor for another user"]
+        assert "ada did not give interpreters back in time" in grid.started[0].stderr()
+
+
+def test_nobody_is_asked_while_another_executor_has_a_free_place(
+    grid: Executors, tmp_path: Path, eventually: Eventually
+) -> None:
+    full, free, end = grid.start("labpc", interpreters=2), grid.start("labpc2", interpreters=2), threading.Event()
+    (tmp_path / "hosts.txt").write_text(f"{full}\n{free}\n")
+    with px.Manager(full, identity=grid.identity) as adas, ThreadPoolExecutor() as threads:
+        stream = threads.submit(lambda: list(adas.compute(a_moment, endless(end))))
+        try:
+            eventually(lambda: working(adas) == 2, what="both interpreters for ada")
+            with px.Manager(
+                px.Hosts(tmp_path / "hosts.txt"), identity=grid.user("bob"), contract=px.ParDegree(2)
+            ) as bobs:
+                assert list(bobs.compute(a_moment, range(100))) == [number * number for number in range(100)]
+                eventually(lambda: working(bobs) == 2, what="both free interpreters for bob")
+                assert {it.machine for it in bobs.summary().interpreters} == {free}
+                assert working(adas) == 2
+        finally:
+            end.set()
+        results = stream.result(60)
+        assert results == [number * number for number in range(len(results))]
+
+
+def test_users_beyond_the_places_are_told_that_all_are_in_use(grid: Executors, eventually: Eventually) -> None:
+    address = grid.start("labpc", interpreters=1)
+    with px.Manager(address, identity=grid.identity) as adas:
+        assert list(adas.compute(a_moment, range(3))) == [0, 1, 4]
+        eventually(lambda: working(adas) == 1, what="the interpreter for ada")
+        reason = "all 1 interpreters of this machine are in use"
+        with (
+            pytest.raises(px.errors.RecruitError, match=reason),
+            px.Manager(address, identity=grid.user("bob")) as bobs,
+        ):
+            list(bobs.compute(a_moment, range(3)))
+        assert working(adas) == 1
