@@ -32,7 +32,7 @@ MODULES = {
     ],
     "phalanx-node": [
         "accounts",
-        "cage control credit delegated ending explain files given known_members lines log scratch tables turn",
+        "cage control credit delegated ending explain files given known_members lines log scratch tables threads turn",
         "carried confined dial dialler door journal keeper printing prints recruit rules",
         "interpreter quota space",
         "interpreter_link local places remote",

@@ -14,6 +14,7 @@ use crate::quota::{Entered, Quota};
 #[cfg(target_os = "linux")]
 use crate::ranks::serve::{Folders, Terms, serve as serve_program};
 use crate::space::{ServerOptions, Service as Spaces, listen_at_path};
+use crate::threads::{THREADS, most_links};
 use crate::transfer::{Exports, Service as Transfers, most_open};
 use phalanx_core::level::{LevelSet, Levels, Mark, Policy};
 #[cfg(target_os = "linux")]
@@ -215,7 +216,7 @@ impl Executor {
             path = listen_at_path(&address, &mut listeners, &log);
         }
         let places = Places::new(options.capacity);
-        let most = (most_open() / DESCRIPTORS).min(MOST_LINKS);
+        let most = most_links((most_open() / DESCRIPTORS).min(MOST_LINKS), THREADS);
         let quota = |what| Quota::new(what, most, most.div_ceil(4));
         let (controls, launchers) = (quota("links of managers"), quota("message passing programs"));
         let requests = requests_of_a_user(options.capacity);

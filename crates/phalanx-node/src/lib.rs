@@ -48,3 +48,4 @@ mod remote;
 #[cfg(target_os = "linux")]
 mod scratch;
 mod tables;
+mod threads;

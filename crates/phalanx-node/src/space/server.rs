@@ -8,6 +8,7 @@ use super::visitor::{Visitor, share};
 use super::{Access, Caps, Directory, Hosted, Place, Spaces, Who};
 use crate::door::{Door, Peer, check_accepted, refused};
 use crate::log::{Log, Severity};
+use crate::threads::most_links;
 use phalanx_core::error::SpaceError;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy, Reach};
 use phalanx_net::address::Address;
@@ -23,6 +24,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// Sessions of clients take at most 1 in so many of the threads that the system allows.
+const THREADS: usize = 2;
 /// Most clients at a time that are told why they are rejected when the server is full. Further ones are not told.
 const MOST_TURNED_AWAY: usize = 64;
 
@@ -97,6 +100,7 @@ impl Service {
         let (finisher, links) = (Arc::new(Finisher::start()?), Mutex::default());
         let budget = Budget::new(options.unfinished, share(options.unfinished, options.caps.share));
         let (turned_away, closed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let options = ServerOptions { sessions: most_links(options.sessions, THREADS), ..options };
         Ok(Service { member, options, spaces, finisher, links, turned_away, budget, closed, log })
     }
 

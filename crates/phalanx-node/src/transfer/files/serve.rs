@@ -7,6 +7,7 @@ use crate::dial::printable;
 use crate::door::{Peer, check_accepted, refused};
 use crate::log::Log;
 use crate::quota::{Entered, Quota};
+use crate::threads::{THREADS, most_links};
 use crate::transfer::disk::exports::Exports;
 use bytes::Bytes;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy};
@@ -47,7 +48,9 @@ pub struct Guests {
 
 impl Guests {
     pub fn new() -> Guests {
-        Guests { links: Quota::new("links for requests about files", MOST, SHARE), rooms: Rooms::half() }
+        let most = most_links(MOST, THREADS);
+        let links = Quota::new("links for requests about files", most, SHARE.min(most.div_ceil(4)));
+        Guests { links, rooms: Rooms::half() }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::control::{tell, turn_away};
 use crate::door::{Peer, refused};
 use crate::log::Log;
 use crate::quota::{Entered, Quota};
+use crate::threads::{THREADS, most_links};
 use crate::transfer::disk::exports::Exports;
 use crate::transfer::disk::sink::Sink;
 use crate::transfer::disk::source::Source;
@@ -109,7 +110,8 @@ impl Idle {
 impl Service {
     pub fn new(member: Member, policy: Policy, accepted: Vec<String>, exports: Exports, log: Log) -> Service {
         let (transfers, guests, closed) = (Mutex::default(), files::Guests::new(), AtomicBool::new(false));
-        let links = Quota::new("links for copies", MOST_LINKS, SHARE_OF_LINKS);
+        let most = most_links(MOST_LINKS, THREADS);
+        let links = Quota::new("links for copies", most, SHARE_OF_LINKS.min(most.div_ceil(4)));
         Service { member, policy, accepted, exports, transfers, links, guests, closed, log }
     }
 
