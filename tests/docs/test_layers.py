@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "phalanx-core": ["cage fairness ids level error text", "wire", "event", "flow launch space spmd transfer", "root"],
     "phalanx-net": [
-        "address copy forks pages preamble private_folder sync",
+        "address copy forks pages preamble private_folder replace sync",
         "body",
         "memory",
         "frames identity seal sealed socket",

@@ -21,6 +21,7 @@ mod pages;
 pub mod preamble;
 #[cfg(unix)]
 pub mod private_folder;
+pub mod replace;
 pub mod runtime;
 pub mod seal;
 pub mod sealed;

@@ -9,12 +9,13 @@ mod list;
 
 pub use list::{Revoked, RevokedList};
 
-use super::{fingerprint, random_token, to_hex};
+use super::fingerprint;
 use crate::forks;
+use crate::replace::Locked;
 use crate::sync::lock;
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
@@ -136,7 +137,16 @@ impl Revocations {
         let Some(list) = list.filter(is_newer) else { return Ok(None) };
         let number = list.number;
         state.adopt(list, text.to_owned());
-        Ok(Some(Taken { number, unwritten: replace(file, text).err() }))
+        Ok(Some(Taken { number, unwritten: self.write(file, number, text).err() }))
+    }
+
+    /// Writes a list, unless another process has written one meanwhile that is as new.
+    fn write(&self, file: &Path, number: u64, text: &str) -> io::Result<()> {
+        let locked = Locked::wait(file)?;
+        match self.read(file)? {
+            Some((found, _)) if found.number >= number => Ok(()),
+            _ => locked.replace(text.as_bytes()),
+        }
     }
 
     /// Reads the files that have changed since the last look, if that was a while ago.
@@ -228,12 +238,6 @@ impl Watch {
         state.links.push((self.fingerprints, link));
         self.revocations.begin_to_watch(&mut state);
     }
-}
-
-/// Replaces a file in one step, so that a reader never finds half of a list.
-fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let new = file.with_extension(format!("new-{}", to_hex(&random_token()[..8])));
-    fs::write(&new, text).and_then(|()| fs::rename(&new, file)).inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 fn denied(why: String) -> io::Error {

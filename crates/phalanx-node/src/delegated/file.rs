@@ -10,9 +10,10 @@
 use super::{Papers, Starter};
 use phalanx_core::wire::Given;
 use phalanx_net::identity::random_number;
+use phalanx_net::replace::Locked;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -69,12 +70,6 @@ impl Kept {
     /// # Errors
     /// The system cannot write there.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let fresh = path.with_file_name(Kept::name());
-        let mut how = OpenOptions::new();
-        how.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut how, 0o600);
-        let written = how.open(&fresh).and_then(|mut file| file.write_all(&self.to_bytes()?));
-        written.and_then(|()| fs::rename(&fresh, path)).inspect_err(|_| drop(fs::remove_file(&fresh)))
+        Locked::wait(path)?.replace_unsynced(&self.to_bytes()?)
     }
 }

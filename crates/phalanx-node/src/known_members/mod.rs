@@ -2,26 +2,22 @@
 //! has it.
 //!
 //! A line is `NAME GRID ADDRESS`. The name is the one in the member's certificate, the grid is the fingerprint of the authority
-//! that issued it, and the address is `host:port` or `unix:path`. The file is replaced as a whole, under a lock, so that processes
+//! that issued it, and the address is `host:port` or `unix:path`. The file is replaced under a [lock](Locked), so that processes
 //! that write at the same time lose no line and a reader never sees half of one.
 
 mod member;
 
 pub use member::{KnownMember, normal};
 
+use phalanx_net::replace::Locked;
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// Largest file that is read, in bytes. It has room for about 10 000 members.
 const MOST_BYTES: u64 = 1 << 20;
-/// How long to wait for another process that writes the file. A write takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// Why it cannot be told whether a member is the known one, or why it is not.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -90,9 +86,6 @@ struct Contents {
     lines: Vec<(usize, KnownMember)>,
 }
 
-/// Other processes do not write while this lives.
-struct Lock(#[expect(dead_code, reason = "the system releases the lock when the file is closed")] File);
-
 impl KnownMembers {
     /// The members that the file at this path names. There need not be one.
     pub fn at(file: PathBuf) -> KnownMembers {
@@ -112,7 +105,7 @@ impl KnownMembers {
         if self.knows(&self.read()?, member)? {
             return Ok(());
         }
-        let _lock = self.lock().map_err(|error| self.unwritable(&error, member))?;
+        let locked = Locked::wait(&self.file).map_err(|error| self.unwritable(&error, member))?;
         let Contents { mut text, lines } = self.read()?; // another process may have added it meanwhile
         if self.knows(&Contents { text: String::new(), lines }, member)? {
             return Ok(());
@@ -121,7 +114,7 @@ impl KnownMembers {
             text.push('\n');
         }
         text.push_str(&format!("{member}\n"));
-        self.replace(&text).map_err(|error| self.unwritable(&error, member))
+        KnownMembers::replace(&locked, &text).map_err(|error| self.unwritable(&error, member))
     }
 
     /// Forgets the members at an address. Returns them.
@@ -132,13 +125,13 @@ impl KnownMembers {
         if self.read()?.lines.iter().all(|(_, member)| member.address != address) {
             return Ok(Vec::new());
         }
-        let _lock = self.lock().map_err(cannot)?;
+        let locked = Locked::wait(&self.file).map_err(cannot)?;
         let Contents { text, lines } = self.read()?;
         let (gone, _): (Vec<_>, Vec<_>) = lines.into_iter().partition(|(_, member)| member.address == address);
         let stays = |number: usize| gone.iter().all(|(line, _)| *line != number);
         let left = (1..).zip(text.lines()).filter(|(number, _)| stays(*number));
         let left: String = left.flat_map(|(_, line)| [line, "\n"]).collect();
-        self.replace(&left).map_err(cannot)?;
+        KnownMembers::replace(&locked, &left).map_err(cannot)?;
         Ok(gone.into_iter().map(|(_, member)| member).collect())
     }
 
@@ -198,33 +191,12 @@ impl KnownMembers {
         Ok(Contents { text, lines })
     }
 
-    /// Replaces the file in one step. Only its owner can read the new one.
-    fn replace(&self, text: &str) -> io::Result<()> {
+    /// Replaces the file.
+    fn replace(locked: &Locked, text: &str) -> io::Result<()> {
         if text.len() as u64 > MOST_BYTES {
             return Err(io::Error::other(format!("it would have more than {MOST_BYTES} bytes")));
         }
-        let new = beside(&self.file, ".new");
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {} // of a process that was killed, if there was one
-        }
-        let mut file = private().create_new(true).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &self.file)
-    }
-
-    /// Waits until no other process writes. The lock is a file of its own, because the one that it protects is replaced.
-    fn lock(&self) -> io::Result<Lock> {
-        let file = private().create(true).open(beside(&self.file, ".lock"))?;
-        let until = Instant::now() + PATIENCE;
-        while !is_locked(&file)? {
-            if Instant::now() >= until {
-                return Err(io::Error::other("another process holds its lock"));
-            }
-            thread::sleep(PAUSE);
-        }
-        Ok(Lock(file))
+        locked.replace(text.as_bytes())
     }
 
     fn unusable(&self, why: String) -> KnownError {
@@ -235,21 +207,6 @@ impl KnownMembers {
         let KnownMember { name, address, .. } = member.clone();
         KnownError::Unwritable { file: self.file.clone(), why: error.to_string(), name, address }
     }
-}
-
-fn beside(file: &Path, ending: &str) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
-}
-
-/// Options to write files that only their owner can read.
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
 }
 
 /// Whether other users may write the file.
@@ -263,23 +220,6 @@ fn is_loose(found: &fs::Metadata) -> bool {
 #[cfg(not(unix))]
 fn is_loose(_: &fs::Metadata) -> bool {
     false
-}
-
-/// Locks the file, unless another process has locked it.
-#[cfg(unix)]
-fn is_locked(file: &File) -> io::Result<bool> {
-    use rustix::fs::{FlockOperation, flock};
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Without locks, two processes that write at the same moment may lose a line. Its member is then met for the first time again.
-#[cfg(not(unix))]
-fn is_locked(_: &File) -> io::Result<bool> {
-    Ok(true)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use super::*;
 use std::os::unix::fs::PermissionsExt;
+use std::thread;
 
 const GRID: &str = "00112233445566778899aabbccddeeff";
 

@@ -114,7 +114,7 @@ fn a_newer_list_of_another_member_is_kept_and_heeded() {
     }
     assert_eq!(taken(&Grid::new().revoke(None, "one", &one)).expect("another grid's"), None);
     taken(&both.replace("other", "ether")).expect_err("the authority has not signed it");
-    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing else is left there");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2, "beside the lock nothing else is left there");
 }
 
 #[test]
@@ -157,4 +157,17 @@ fn a_certificate_that_has_ended_is_told_to_its_owner() {
     }
     let soon = Member::parse(&issue(7), Role::User).expect("a member");
     assert!(soon.ends_within(8) && !soon.ends_within(6));
+}
+
+#[test]
+fn of_two_lists_that_processes_write_at_the_same_time_the_newer_one_stays() {
+    let (grid, folder) = (Grid::new(), tempfile::tempdir().expect("a folder"));
+    let [one, other] = ["one", "other"].map(|name| grid.issue(name));
+    let first = grid.revoke(None, "one", &one);
+    let second = grid.revoke(Some(&first), "other", &other);
+    let file = folder.path().join("revoked.txt");
+    let revocations = Revocations::new(grid.certificate.clone(), vec![file.clone()]);
+    fs::write(&file, &second).expect("written"); // after the process has looked, and before it writes
+    revocations.write(&file, 1, &first).expect("nothing fails");
+    assert_eq!(fs::read_to_string(&file).expect("read"), second);
 }
