@@ -5,12 +5,21 @@
 use libfuzzer_sys::fuzz_target;
 use phalanx_net::identity::{Authority, Member, RevokedList, Role, first_certificate, role_and_name};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::create().expect("a new grid"));
+
+static MEMBER: LazyLock<Member> = LazyLock::new(|| {
+    let text = AUTHORITY.issue(Role::User, "ada").expect("a member");
+    let member = Member::parse(&text, Role::User).expect("a member");
+    member.renewing(None, Vec::new()).expect("has a role and a name")
+});
 
 fuzz_target!(|bytes: &[u8]| {
     let certificate = bytes.to_vec().into();
     let _ = role_and_name(&certificate);
+    let brought = MEMBER.renewals().expect("takes them").take(bytes);
+    assert!(brought.own.is_none(), "nothing was renewed");
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for role in [Role::User, Role::Executor] {
         let _ = Member::parse(text, role);
@@ -20,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
         let again = authority.to_pem(None).expect("without a passphrase it is only written");
         assert!(Authority::parse(&again, None).is_ok());
     }
-    if let Ok((role, name, signed)) = AUTHORITY.sign(text, Some(1)) {
+    if let Ok((role, name, signed)) = AUTHORITY.sign(text, Some(Duration::from_secs(60))) {
         let certificate = first_certificate(&signed).expect("was just signed");
         let of_certificate = role_and_name(&certificate).expect("has both");
         assert_eq!(of_certificate, (role.name().to_owned(), name.to_ascii_lowercase()));

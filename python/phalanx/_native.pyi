@@ -42,11 +42,15 @@ __all__ = [
     "how_to_delegate",
     "is_locked_grid",
     "issue_member",
+    "issued_certificates",
     "known_members",
     "lock_grid",
     "machines_given",
     "mark_given",
     "record_head",
+    "renew_identity",
+    "renew_members",
+    "replace_file",
     "request_member",
     "revoke_members",
     "sign_member",
@@ -59,7 +63,8 @@ _Decider = tuple[list[str], str, int, bool]
 _At = tuple[int, int, int]
 _Item = tuple[_At, bytes, float | None, bytes | None, bytes | None, int]
 _Policy = tuple[str, list[str], str | None]
-_Dialler = tuple[str | None, dict[str, str], str | None, list[str], dict[str, str]]
+_Dialler = tuple[str | None, dict[str, str], str | None, list[str], dict[str, str], str | None]
+_Issued = tuple[str, str, str, str, int, str, bool, bool]
 _KnownMember = tuple[str, str, str]
 
 _Target = tuple[int, int] | None
@@ -227,6 +232,7 @@ class Executor:
         address: str,
         *,
         identity_file: str,
+        file: str | os.PathLike[str] | None = None,
         revoked: list[str],
         capacity: int,
         accepted: list[str],
@@ -245,6 +251,7 @@ class Executor:
     def name(self) -> str: ...
     @property
     def cage(self) -> str: ...
+    def look_at_certificate(self) -> None: ...
     def close(self) -> None: ...
 
 @final
@@ -537,6 +544,7 @@ class SpaceServer:
         address: str,
         *,
         identity_file: str | None,
+        file: str | os.PathLike[str] | None = None,
         revoked: list[str],
         policy: _Policy,
         serving: dict[str, Any],
@@ -562,17 +570,23 @@ def issue_member(
     name: str,
     file: str = "authority.pem",
     passphrase: str | None = None,
-    days: int | None = None,
+    days: float | None = None,
 ) -> str: ...
 def request_member(role: str, name: str) -> tuple[str, str]: ...
 def revoke_members(
     authority: str, file: str, passphrase: str | None, earlier: str | None, revoked: list[tuple[str, ...]]
 ) -> str: ...
 def sign_member(
-    authority: str, request: str, file: str, passphrase: str | None, days: int | None = None
+    authority: str, request: str, file: str, passphrase: str | None, days: float | None = None
 ) -> tuple[str, str, str]: ...
+def issued_certificates(text: str, authority: str) -> list[_Issued]: ...
+def renew_members(
+    authority: str, file: str, passphrase: str | None, issued: str, fingerprints: set[str], days: float | None = None
+) -> list[str]: ...
+def renew_identity(text: str, file: str | os.PathLike[str], renewed: Sequence[str | os.PathLike[str]]) -> str: ...
+def replace_file(file: str | os.PathLike[str], text: str) -> None: ...
 def certificate_of(text: str) -> tuple[str, str, str]: ...
-def check_member(text: str, file: str) -> tuple[str, str, bool]: ...
+def check_member(text: str, file: str) -> tuple[str, str, str | None]: ...
 def acts_at() -> str | None: ...
 def acts_for(service: str, /) -> bool: ...
 def delegation_lasts() -> int: ...

@@ -23,6 +23,8 @@ from phalanx.words import Policy, Service, StrPath
 KNOWN = "known_members"
 #: The list of revoked certificates, beside an identity or a hosts file.
 REVOKED = "revoked.txt"
+#: The renewed certificates, beside an identity or a hosts file.
+RENEWED = "renewed.pem"
 #: The identity files of a user and of an executor, in :func:`home`.
 USER, EXECUTOR = "user.pem", "executor.pem"
 
@@ -33,7 +35,7 @@ class Dialler(NamedTuple):
     ``text`` is that of the identity file, or None for what the user has delegated to this process. ``certificates`` has
     the names in certificates by address. ``known`` is the file of the members that answered first at other addresses,
     and ``revoked`` are the files with lists of revoked certificates. ``machines`` are the addresses by name that
-    processes get with what is delegated to them.
+    processes get with what is delegated to them. ``file`` is the identity file.
     """
 
     text: str | None
@@ -41,6 +43,7 @@ class Dialler(NamedTuple):
     known: str | None
     revoked: list[str]
     machines: dict[str, str]
+    file: str | None
 
 
 class Reach(NamedTuple):
@@ -131,6 +134,11 @@ def revoked_lists(identity: StrPath | None, hosts: Path | None = None) -> list[s
     return [os.fspath(folder / REVOKED) for folder in dict.fromkeys(folders)]
 
 
+def identity_file(identity: StrPath | None, default: str) -> Path:
+    """Where the identity is: the file that the user named, or ``default`` in :func:`home`."""
+    return home() / default if identity is None else Path(identity)
+
+
 def _folder(identity: StrPath | None) -> Path:
     return home() if identity is None else Path(identity).absolute().parent
 
@@ -138,13 +146,13 @@ def _folder(identity: StrPath | None) -> Path:
 def dialler(text: str, identity: StrPath | None, certificates: Mapping[str, str], hosts: Path | None = None) -> Dialler:
     """The user whose identity file has this text, and the members that are expected. ``hosts``: the hosts file that
     names them."""
-    known = os.fspath(known_members(identity))
-    return Dialler(text, dict(certificates), known, revoked_lists(identity, hosts), {})
+    known, file = os.fspath(known_members(identity)), os.fspath(identity_file(identity, USER).absolute())
+    return Dialler(text, dict(certificates), known, revoked_lists(identity, hosts), {}, file)
 
 
 def _acting(certificates: Mapping[str, str]) -> Dialler:
     """What the user has delegated to this process, which expects the members that the user's program expects."""
-    return Dialler(None, {**_native.machines_given()[1], **certificates}, None, [], {})
+    return Dialler(None, {**_native.machines_given()[1], **certificates}, None, [], {}, None)
 
 
 def programs_machines() -> Hosts | None:
@@ -190,11 +198,13 @@ def read_private(file: Path, what: str, advice: str) -> str:
     return text
 
 
-def read_identity(path: StrPath | None, default: str, service: Service | None = None) -> str:
+def read_identity(path: StrPath | None, default: str, service: Service | None = None, *, warns: bool = True) -> str:
     """The text of an identity file. Without a path, it is the file ``default`` in :func:`home`.
 
-    Raises IdentityError if there is none. ``service``: what it is for, if that can be delegated."""
-    file = Path(path) if path is not None else home() / default
+    If there is a newer certificate in the file of renewed ones beside it, the identity file gets it first. Raises
+    IdentityError if there is none. ``service``: what it is for, if that can be delegated. ``warns``: of a certificate
+    that is near its end."""
+    file = identity_file(path, default)
     advice = (
         "name yours with --identity or identity=, or put it there; whoever keeps the grid makes one with: phalanx "
         f"grid issue --role {default.removesuffix('.pem')} NAME, and a grid with: phalanx grid create"
@@ -202,9 +212,12 @@ def read_identity(path: StrPath | None, default: str, service: Service | None = 
     if default == USER and (machine := _native.acts_at()) is not None:
         advice = _advice(machine, path, service)
     text = read_private(file, "identity", advice)
-    _, name, ends_soon = _native.check_member(text, os.fspath(file))
-    if ends_soon:
-        warnings.warn(f"{file}: the certificate of {name} ends within 30 days; get a new one", stacklevel=2)
+    if (renewed := file.with_name(RENEWED)).exists():
+        text = _native.renew_identity(text, file, [renewed])
+    _, name, end = _native.check_member(text, os.fspath(file))
+    if end and warns:
+        renew = f"on the machine of the grid's authority: phalanx grid renew {name}"
+        warnings.warn(f"{file}: the certificate of {name} ends on {end}; {renew}", stacklevel=2)
     return text
 
 

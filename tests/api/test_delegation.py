@@ -12,7 +12,7 @@ from typing import Any
 import phalanx as px
 import pytest
 from api.executors import Executors, keeps_files_apart
-from api.test_revocation import Lab
+from api.members import Lab
 from click.testing import CliRunner
 from phalanx.cli import commands
 

@@ -12,61 +12,17 @@ from pathlib import Path
 import phalanx as px
 import pytest
 from api.executors import PHALANX
-from click.testing import CliRunner
-from phalanx.cli import commands
+from api.members import PATIENCE, Lab
 from phalanx.space import _open
 
-from laboratory.processes import Process, until
-
-PATIENCE = 60
-
-
-class Lab:
-    """A grid, and processes of its members, each of which has its identity file in a folder of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.home = folder / "grid"
-        self.started: list[Process] = []
-        self.grid("create", "--user", "ada")
-
-    def grid(self, *words: str, fails: bool = False) -> str:
-        done = CliRunner().invoke(commands, ["grid", *words, "--home", str(self.home)])
-        assert (done.exit_code != 0) == fails, done.output
-        return str(done.exception) if fails else done.output
-
-    def issue(self, role: str, name: str) -> Path:
-        own = self.folder / name
-        own.mkdir()
-        self.grid("issue", "--role", role, name, "--out", str(own / "identity.pem"))
-        return own / "identity.pem"
-
-    def start(self, name: str, *words: str) -> tuple[Process, str]:
-        """An executor or a server of spaces; and where it listens."""
-        identity = self.issue("executor", name)
-        env = {**os.environ, "PHALANX_HOME": str(identity.parent), "XDG_RUNTIME_DIR": str(identity.parent)}
-        command = [PHALANX, *words, "127.0.0.1:0", "--identity", str(identity)]
-        process = Process(command, title=name, files=self.folder / f"{name}-says", cwd=self.folder, env=env)
-        self.started.append(process)
-        return process, process.line("listening on ", timeout=PATIENCE).split()[2]
-
-    def executor(self, name: str, *options: str) -> tuple[Process, str]:
-        return self.start(name, "executor", "--interpreters", "2", *options, "--listen")
-
-    def revoke(self, name: str, *to: Path) -> None:
-        """Revokes all certificates of a member, and takes the list to the folders."""
-        assert name in self.grid("revoke", name)
-        for folder in to:
-            (folder / "revoked.txt.part").write_bytes((self.home / "revoked.txt").read_bytes())
-            (folder / "revoked.txt.part").replace(folder / "revoked.txt")
+from laboratory.processes import until
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     there = Lab(tmp_path)
     yield there
-    for process in there.started:
-        process.kill()
+    there.end()
 
 
 def test_an_executor_ends_what_a_revoked_user_runs_and_lets_the_user_in_no_more(lab: Lab) -> None:

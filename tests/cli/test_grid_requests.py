@@ -9,8 +9,11 @@ import phalanx as px
 import pytest
 from click.testing import CliRunner, Result
 from phalanx import _native
-from phalanx._reach import EXECUTOR, read_identity
+from phalanx._reach import EXECUTOR, USER, read_identity
+from phalanx.cli.grid import _register
 from phalanx.cli.grid import grid as command
+
+from laboratory.processes import until
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +40,7 @@ def test_the_key_stays_where_the_request_was_made(tmp_path: Path) -> None:
     identity = (tmp_path / "ws7.pem").read_text()
     assert identity.endswith(key)
     assert not (tmp_path / "ws7.key").exists()
-    assert _native.check_member(identity, "ws7.pem") == ("executor", "ws7", False)
+    assert _native.check_member(identity, "ws7.pem") == ("executor", "ws7", None)
 
 
 def test_it_is_a_member_of_the_grid_like_any_other(tmp_path: Path) -> None:
@@ -138,3 +141,103 @@ def test_a_passphrase_is_asked_for_twice(tmp_path: Path) -> None:
     assert "long and odd" not in done.output
     (tmp_path / "file").write_text("long and odd")
     assert grid("issue", "ws7", "--passphrase-file", "file").exit_code == 0
+
+
+def issued(tmp_path: Path, role: str, name: str, seconds: float) -> None:
+    """Issues a certificate that is good for so long."""
+    authority = tmp_path / "home" / "authority.pem"
+    days = seconds / (24 * 3600)
+    text = _native.issue_member(authority.read_text(), role, name, str(authority), None, days)
+    (tmp_path / f"{name}.pem").write_text(text)
+    _register(str(authority), text)
+
+
+def renewed(tmp_path: Path) -> list[str]:
+    """The names in the file of renewed certificates."""
+    home = tmp_path / "home"
+    if not (home / "renewed.pem").exists():
+        return []
+    rows = _native.issued_certificates((home / "renewed.pem").read_text(), (home / "authority.pem").read_text())
+    return sorted(row[1] for row in rows)
+
+
+def test_certificates_in_the_last_third_of_their_life_are_renewed(tmp_path: Path) -> None:
+    grid("issue", "fresh", "--out", "fresh.pem")
+    for name, seconds in (("soon", 3600.0), ("ended", 0.0), ("gone", 3600.0)):
+        issued(tmp_path, "executor", name, seconds)
+    grid("revoke", "gone")
+    until(lambda: is_over(tmp_path / "ended.pem"), timeout=60, what="the end of a certificate")
+    done = grid("renew")
+    assert "soon in the role executor: good until 20" in done.output, done
+    assert renewed(tmp_path) == ["soon"]
+    entries = [line.split() for line in grid("list").output.splitlines()]
+    assert [entry[2] for entry in entries][-2:] == ["gone", "soon"]
+    new = _native.certificate_of((tmp_path / "home" / "renewed.pem").read_text())
+    assert new == ("executor", "soon", entries[-1][3])
+    grid("renew", "ENDED", "--days", "3")
+    assert renewed(tmp_path) == ["ended", "soon"]
+    assert (tmp_path / "home" / "renewed.pem").stat().st_mode & 0o777 == 0o644
+    grid("revoke", "soon")
+    assert grid("list").output.count("revoked") == 3, "what was renewed is revoked with the rest"
+
+
+def is_over(identity: Path) -> bool:
+    try:
+        _native.check_member(identity.read_text(), "it")
+    except px.IdentityError:
+        return True
+    return False
+
+
+def test_who_keeps_the_grid_is_renewed_at_once(tmp_path: Path) -> None:
+    user = tmp_path / "home" / "user.pem"
+    before = user.read_text()
+    _, name, _ = _native.check_member(before, "it")
+    assert "no certificate is in the last third" in grid("renew").output
+    assert grid("renew", name, "--days", "500").exit_code == 0
+    after = user.read_text()
+    assert after != before
+    assert after.split("-----BEGIN PRIVATE KEY-----")[1] == before.split("-----BEGIN PRIVATE KEY-----")[1]
+    assert user.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_cannot_be_renewed_is_said(tmp_path: Path) -> None:
+    grid("issue", "ws7", "--out", "ws7.pem")
+    grid("issue", "ws8", "--out", "ws8.pem")
+    grid("revoke", "ws8")
+    home = tmp_path / "home"
+    refusals = {
+        ("renew", "nobody"): "no certificate of nobody can be renewed",
+        ("renew", "ws7", "ws8"): "no certificate of ws8 can be renewed",
+        ("renew", "ws7", "--days", "1"): "the certificate of ws7 is good until 20",
+    }
+    for words, reason in refusals.items():
+        assert reason in str(grid(*words).exception), words
+    assert renewed(tmp_path) == []
+    (home / "issued.pem").unlink()
+    why = str(grid("renew", "ws7").exception)
+    assert "issued.pem beside it lacks it; make a new one with: phalanx grid issue" in why
+    stranger = tmp_path / "stranger"
+    grid("create", "--home", str(stranger), "--user", "ws7")
+    with (home / "issued.txt").open("a") as register:
+        register.write((stranger / "issued.txt").read_text().replace("user", "executor"))
+    (home / "issued.pem").write_bytes((stranger / "issued.pem").read_bytes())
+    assert isinstance(grid("renew", "ws7", "--days", "500").exception, px.IdentityError), "another grid's"
+    assert renewed(tmp_path) == []
+
+
+def test_a_locked_authority_renews_with_its_passphrase_only(tmp_path: Path) -> None:
+    (tmp_path / "word").write_text("long and odd\n")
+    grid("issue", "ws7", "--out", "ws7.pem")
+    grid("lock", "--new-passphrase-file", "word")
+    assert "no terminal to ask on" in str(grid("renew", "ws7").exception)
+    assert grid("renew", "ws7", "--days", "500", "--passphrase-file", "word").exit_code == 0
+    assert renewed(tmp_path) == ["ws7"]
+
+
+def test_a_certificate_that_is_near_its_end_is_told_with_the_command_that_helps(tmp_path: Path) -> None:
+    issued(tmp_path, "user", "ada", 3600)
+    file = tmp_path / "ada.pem"
+    file.chmod(0o600)
+    with pytest.warns(UserWarning, match="the certificate of ada ends on 20.*: phalanx grid renew ada"):
+        read_identity(file, USER)

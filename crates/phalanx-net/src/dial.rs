@@ -8,7 +8,7 @@
 
 pub use crate::transport::{Dialled, Target, Transport, dial, dial_by, look_up};
 
-use crate::identity::{Client, IdentityError, KeyedCertificate, role_and_name};
+use crate::identity::{Client, IdentityError, KeyedCertificate, is_same_member, role_and_name};
 use crate::link::{Link, Reader};
 use crate::preamble::Preamble;
 use crate::socket::{Socket, Timed};
@@ -31,7 +31,7 @@ pub enum Expected<'a> {
     Judged(&'a Client, &'a dyn Judge),
     /// A process of this user on this machine, whatever its certificate says. The system confirms the user.
     OwnProcess(&'a Client),
-    /// The member with this certificate, which answered before.
+    /// The member with this certificate, which answered before, or with a renewed one.
     Same(&'a Client, &'a [u8]),
     /// The process that holds the key of this certificate, which was announced over another link.
     Holder(&'a KeyedCertificate, &'a [u8]),
@@ -220,7 +220,7 @@ impl Expected<'_> {
         let certificate = || role_and_name(shaken.peer_certificate()).map_err(io::Error::other);
         match self {
             Expected::Holder(..) => Ok(()),
-            Expected::Same(_, certificate) if shaken.peer_certificate().as_ref() == certificate => Ok(()),
+            Expected::Same(_, certificate) if is_same_member(shaken.peer_certificate(), certificate) => Ok(()),
             Expected::Same(client, _) => refused(format!("another {} answers now", client.role().name())),
             Expected::OwnProcess(_) if dialled.is_own_process() => Ok(()),
             Expected::OwnProcess(_) => refused("a process of another user answers".to_owned()),

@@ -1,6 +1,10 @@
 //! Lists of revoked certificates travel over control links. Each end says the number of its newest list, and sends the list where
 //! the other end has an older one, also when a newer list appears while the link is open.
 
+mod renewed;
+
+pub use renewed::Renewing;
+
 use phalanx_core::wire::MAX_CONTROL_BODY;
 use phalanx_net::identity::{Revocations, Taken};
 use std::io;

@@ -2,7 +2,7 @@
 //! they are released, when their user is gone, and when the service itself ends.
 
 use crate::cage::{Bars, Cage};
-use crate::carried::Carrier;
+use crate::carried::{Carrier, Renewing};
 use crate::confined::Confined;
 use crate::control::{self, Pulse, tell, tell_with, turn_away};
 use crate::delegated::Papers;
@@ -21,7 +21,7 @@ use phalanx_core::level::{LevelSet, Levels, Mark, Policy};
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, Taken, random_token};
+use phalanx_net::identity::{Brought, IdentityError, KeyedCertificate, Member, Role, Taken, random_token};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::runtime::Place as Path;
@@ -82,6 +82,15 @@ pub struct Executor {
     address: SocketAddr,
     /// The unix path by which this machine's processes reach the spaces. It is removed when the executor ends.
     path: Mutex<Option<Path>>,
+    told: Mutex<Told>,
+}
+
+/// What the log says of the executor's certificate, which ends at that second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    NearEnd(u64),
+    Over(u64),
 }
 
 struct Service {
@@ -131,6 +140,8 @@ struct Session {
     user: String,
     /// The user's certificate. The session's interpreters accept no other peer.
     certificate: Vec<u8>,
+    /// The executor with the certificate that it has shown to the user.
+    shown: Member,
     from: IpAddr,
     /// The levels that data links may have, for each mark.
     levels: [LevelSet; 3],
@@ -198,6 +209,11 @@ struct Started {
     _place: Box<dyn Any + Send>,
 }
 
+/// What a certificate's owner does before it ends.
+fn how_to_renew(name: &str) -> String {
+    format!("on the machine of the grid's authority: phalanx grid renew {name}; a manager brings the new one here")
+}
+
 impl Executor {
     /// Listens at `address` (`host:port`, port 0 for any) and serves from threads of its own. Whom it serves is the caller's to
     /// check: [`Cage::check_users`] says whether it keeps them apart.
@@ -242,12 +258,30 @@ impl Executor {
         });
         let serving = service.clone();
         let door = Door::open(listeners, Box::new(move |peer, preamble| serving.serve(peer, preamble)), log)?;
-        Ok(Executor { service, door, address, path: Mutex::new(path) })
+        Ok(Executor { service, door, address, path: Mutex::new(path), told: Mutex::new(Told::Nothing) })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Warns in the log, once for each certificate, when it is near its end, and once more when it has ended. It looks for a newer one
+    /// before. Call it from time to time.
+    pub fn look_at_certificate(&self) {
+        let Ok(validity) = self.service.member.validity() else { return };
+        let told = match (validity.is_over(), validity.is_near_end()) {
+            (true, _) => Told::Over(validity.until),
+            (false, true) => Told::NearEnd(validity.until),
+            (false, false) => Told::Nothing,
+        };
+        let ends = match (std::mem::replace(&mut *lock(&self.told), told) == told, told) {
+            (true, _) | (false, Told::Nothing) => return,
+            (false, Told::NearEnd(_)) => "ends",
+            (false, Told::Over(_)) => "ended",
+        };
+        let (name, end) = (&self.service.member.name, validity.end());
+        self.service.log.warning(format!("the certificate of {name} {ends} on {end}; {}", how_to_renew(name)));
     }
 
     /// Ends every interpreter and stops serving.
@@ -313,7 +347,8 @@ impl Service {
     /// Serves a user's control link: authenticates the user, checks that they are accepted, and serves their requests until
     /// they are gone.
     fn serve_user(&self, mut peer: Peer) -> io::Result<()> {
-        let (shaken, user) = peer.shake_hands(&self.member, control::LEVELS)?;
+        let shown = self.member.newest();
+        let (shaken, user) = peer.shake_hands(&shown, control::LEVELS)?;
         let entered = self.admit(&peer, &user, &self.controls);
         let from = peer.from.ok_or_else(|| refused("control links come over the network"))?;
         let (levels, number, certificate) = (self.levels_for(from), peer.number, shaken.peer_certificate().clone());
@@ -327,6 +362,7 @@ impl Service {
             link,
             user,
             certificate: certificate.to_vec(),
+            shown,
             from,
             levels,
             interpreters: Mutex::default(),
@@ -339,11 +375,17 @@ impl Service {
         let Options { capacity, python, cage, .. } = self.options.clone();
         let (phalanx, cage) = (VERSION.to_owned(), cage.report().clone());
         tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx, levels, cage });
-        let (mut pulse, carrier) = (Pulse::new(), RefCell::new(Carrier::new(self.member.revocations().clone())));
-        let on_frame = |frame: Frame| self.on_frame(&session, &mut carrier.borrow_mut(), frame);
+        let carrier = Carrier::new(self.member.revocations().clone());
+        let carriers = RefCell::new((carrier, Renewing::new(self.member.renewals().cloned())));
+        let mut pulse = Pulse::new();
+        let on_frame = |frame: Frame| self.on_frame(&session, &mut carriers.borrow_mut(), frame);
         reader.run(PAUSE, on_frame, |link| {
-            if let Some((number, list)) = carrier.borrow_mut().due() {
+            let (carrier, renewing) = &mut *carriers.borrow_mut();
+            if let Some((number, list)) = carrier.due() {
                 tell_with(link, &FromExecutor::Revoked { number }, list);
+            }
+            if let Some((digest, certificates)) = renewing.due() {
+                tell_with(link, &FromExecutor::Renewed { digest }, certificates);
             }
             pulse.pause_with(link, || FromExecutor::Beat { stopped: session.stopped() });
             self.reap(&session);
@@ -358,7 +400,8 @@ impl Service {
     /// Serves the launcher of a message passing program. The program can have ranks here until the launcher is gone.
     #[cfg(target_os = "linux")]
     fn serve_ranks(&self, mut peer: Peer) -> io::Result<()> {
-        let (shaken, user) = peer.shake_hands(&self.member, control::LEVELS)?;
+        let shown = self.member.newest();
+        let (shaken, user) = peer.shake_hands(&shown, control::LEVELS)?;
         let entered = self.admit(&peer, &user, &self.launchers);
         let certificate = shaken.peer_certificate().to_vec();
         let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_PIECE as u64)?;
@@ -373,7 +416,7 @@ impl Service {
             capacity: *capacity,
             user: &user,
             certificate: &certificate,
-            member: &self.member,
+            member: &shown,
             places: &self.places,
             policy,
             python: command.first().map_or("python3", String::as_str),
@@ -403,7 +446,7 @@ impl Service {
         Mark::ALL.map(|mark| policy.offered(&place, mark))
     }
 
-    fn on_frame(&self, session: &Session, carrier: &mut Carrier, frame: Frame) {
+    fn on_frame(&self, session: &Session, (carrier, renewing): &mut (Carrier, Renewing), frame: Frame) {
         match decode(&frame.header) {
             Ok(ToExecutor::Recruit { request, levels, program, waits }) => {
                 self.recruit(session, request, levels, program, waits);
@@ -413,8 +456,26 @@ impl Service {
                 Ok(taken) => taken.into_iter().for_each(|taken| self.log_taken(&taken, &session.user)),
                 Err(_) => session.link.close(),
             },
+            Ok(ToExecutor::Renewed { digest }) => {
+                self.log_brought(&renewing.hear(digest, &frame.body), &session.user);
+            }
             Ok(ToExecutor::Beat) => {}
             Err(_) => session.link.close(),
+        }
+    }
+
+    fn log_brought(&self, brought: &Brought, user: &str) {
+        let Brought { own, unwritten, refused } = brought;
+        if let Some(validity) = own {
+            self.log.info(format!("{user} brought a new certificate of this machine, good until {}", validity.end()));
+        }
+        if let Some(why) = unwritten {
+            let what = "renewed certificates cannot be written here";
+            self.log.limited(Severity::Warning, what, format!("{what}: {why}"));
+        }
+        if let Some(why) = refused {
+            let what = "a certificate that a user brought is ignored";
+            self.log.limited(Severity::Warning, what, format!("a certificate that {user} brought is ignored: {why}"));
         }
     }
 
@@ -502,7 +563,7 @@ impl Service {
         let secrets = levels.need_handshake().then(|| Secrets::new(&own, &session.certificate));
         let token = random_token();
         let (machine, said) = (self.member.name.clone(), Preamble::Data { token }.bound());
-        let papers = Some(Papers::new(&own, &session.certificate, &self.member));
+        let papers = Some(Papers::new(&own, &session.certificate, &session.shown));
         let bars = session.bars(&self.options.cage)?;
         let (opened, account) = (bars.opened(), bars.account());
         let begin = Begin { machine, path: Vec::new(), opened, account, levels, said, secrets, papers };

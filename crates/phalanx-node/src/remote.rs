@@ -3,7 +3,7 @@
 //! One control link to each executor requests and releases interpreters. Each interpreter has a data link of its own, and does
 //! that link's handshake itself. No byte of a program passes through the executor.
 
-use crate::carried::Carrier;
+use crate::carried::{Carrier, Renewing};
 use crate::control::{Pulse, tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, check_version, introduce, printable, unreachable};
 use crate::dialler::{Dialler, is_unexpected};
@@ -15,7 +15,7 @@ use phalanx_core::wire::{FromExecutor, Given, MAX_BODY, MAX_CONTROL_BODY, ToExec
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Expected, Introduced, Target, dial};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Client, IdentityError, KeyedCertificate, Role, Scope};
+use phalanx_net::identity::{Client, IdentityError, Member, Role, Scope};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
@@ -57,9 +57,6 @@ struct Host {
     address: Address,
     /// Who this end is, and whom it expects here.
     dialler: Dialler,
-    /// The user's own certificate, and the client side of control links.
-    own: KeyedCertificate,
-    client: Client,
     python: String,
     policy: Arc<Policy>,
     /// The capacity that it offered when it was first reached.
@@ -92,6 +89,8 @@ impl SessionState {
 struct Session {
     link: Arc<Link>,
     name: String,
+    /// The user, with the certificate that was shown to the executor.
+    shown: Member,
     /// The executor's certificate, in DER.
     certificate: Vec<u8>,
     /// Where the executor was reached. Data links go there too, even if its name resolves differently by then.
@@ -162,17 +161,14 @@ impl Executors {
         asked: Option<u32>,
     ) -> Result<Executors, RecruitError> {
         let policy = Arc::new(policy);
-        let host = |address| -> Result<_, IdentityError> {
+        let host = |address| {
             let (capacity, used) = (AtomicU32::new(0), AtomicU32::new(0));
             let (failed, closed) = (AtomicBool::new(false), AtomicBool::new(false));
             let session = Mutex::new(SessionState::Closed { since: Instant::now(), why: String::new() });
-            let (own, client) = (dialler.member().own().clone(), dialler.member().client_of(Role::Executor)?);
             let (dialler, python, policy) = (dialler.clone(), python.clone(), policy.clone());
-            Ok(Arc::new(Host {
+            Arc::new(Host {
                 address,
                 dialler,
-                own,
-                client,
                 python,
                 policy,
                 capacity,
@@ -181,9 +177,9 @@ impl Executors {
                 closed,
                 session,
                 opening: Mutex::default(),
-            }))
+            })
         };
-        let hosts = addresses.into_iter().map(host).collect::<Result<Vec<_>, _>>()?;
+        let hosts: Vec<_> = addresses.into_iter().map(host).collect();
         let reached: Vec<_> = thread::scope(|scope| {
             let reaching: Vec<_> = hosts.iter().map(|host| scope.spawn(|| host.open())).collect();
             reaching.into_iter().map(|thread| thread.join().expect("reaching a host does not panic")).collect()
@@ -347,7 +343,12 @@ impl Host {
         let _opening = self.opens(&dialled.socket)?;
         let preamble = Preamble::Data { token };
         let introduced = match levels.need_handshake() {
-            true => dialled.introduce(preamble, Expected::Holder(&self.own, certificate), levels, START_PATIENCE)?,
+            true => dialled.introduce(
+                preamble,
+                Expected::Holder(session.shown.own(), certificate),
+                levels,
+                START_PATIENCE,
+            )?,
             false => dialled.introduce_in_clear(preamble, START_PATIENCE)?,
         };
         introduced.link(MAX_BODY)
@@ -391,13 +392,15 @@ impl Host {
     }
 
     fn reach(self: &Arc<Host>) -> Result<Arc<Session>, RecruitError> {
-        let called = self.call_control().map_err(|error| self.unreachable(&error))?;
+        let shown = self.dialler.member().newest();
+        let called = self.call_control(&shown.client_of(Role::Executor)?).map_err(|error| self.unreachable(&error))?;
         let (name, address, target) = (called.name()?, called.address()?, called.again.clone());
         let certificate = called.certificate();
         let (link, reader) = called.link(MAX_CONTROL_BODY)?;
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
         let (stopped, heard, keep) = (Mutex::default(), AtomicBool::new(true), Mutex::default());
-        let session = Arc::new(Session { link, name, certificate, target, agreed, waiting, keep, stopped, heard });
+        let session =
+            Arc::new(Session { link, name, shown, certificate, target, agreed, waiting, keep, stopped, heard });
         let (sender, offer) = channel::<Result<Offer, String>>();
         let (host, reading) = (self.clone(), session.clone());
         thread::Builder::new()
@@ -420,11 +423,11 @@ impl Host {
         Err(RecruitError::Unreachable(refused))
     }
 
-    fn call_control(&self) -> io::Result<Introduced> {
+    fn call_control(&self, client: &Client) -> io::Result<Introduced> {
         let dialled = dial(&(&self.address).into(), DIAL_PATIENCE)?;
         let _opening = self.opens(&dialled.socket)?;
         let expected = self.dialler.at(&self.address);
-        introduce(dialled, Expected::Judged(&self.client, &expected), Preamble::Control)
+        introduce(dialled, Expected::Judged(client, &expected), Preamble::Control)
     }
 
     /// Agrees on the levels of data links to the executor at `address`, if its versions are those of this program.
@@ -443,7 +446,8 @@ impl Host {
 
     /// Reads the control link until it ends.
     fn read(&self, reader: Reader, session: &Session, offer: &Sender<Result<Offer, String>>) {
-        let carrier = RefCell::new(Carrier::new(self.dialler.member().revocations().clone()));
+        let own = self.dialler.member();
+        let carriers = RefCell::new((Carrier::new(own.revocations().clone()), Renewing::new(own.renewals().cloned())));
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| match decode(&frame.header) {
             Ok(FromExecutor::Offer { capacity, python, phalanx, levels, cage: _ }) => {
@@ -456,18 +460,23 @@ impl Host {
             Ok(FromExecutor::Refused { request, reason }) => session.answer(request, Answer::Refused { reason }),
             Ok(FromExecutor::Ended { request, how }) => session.answer(request, Answer::Ended { how: printable(&how) }),
             Ok(FromExecutor::Revoked { number }) => {
-                if carrier.borrow_mut().hear(number, &frame.body).is_err() {
+                if carriers.borrow_mut().0.hear(number, &frame.body).is_err() {
                     session.link.close();
                 }
             }
             Ok(FromExecutor::Share { keep, patience: _ }) => *lock(&session.keep) = Some(keep.unwrap_or(u32::MAX)),
             Ok(FromExecutor::Taken { request }) => session.answer(request, Answer::Taken),
+            Ok(FromExecutor::Renewed { digest }) => drop(carriers.borrow_mut().1.hear(digest, &frame.body)),
             Ok(FromExecutor::Beat { stopped }) => *lock(&session.stopped) = stopped.into_iter().collect(),
             Err(_) => session.link.close(),
         };
         reader.run(PAUSE, on_frame, |link| {
-            if let Some((number, list)) = carrier.borrow_mut().due() {
+            let (carrier, renewing) = &mut *carriers.borrow_mut();
+            if let Some((number, list)) = carrier.due() {
                 tell_with(link, &ToExecutor::Revoked { number }, list);
+            }
+            if let Some((digest, certificates)) = renewing.due() {
+                tell_with(link, &ToExecutor::Renewed { digest }, certificates);
             }
             pulse.pause(link, &ToExecutor::Beat);
             session.heard.store(pulse.is_heard(VOUCHES), Ordering::Relaxed);
@@ -562,10 +571,10 @@ impl Hold for Requested {
 
     /// The interpreter's certificate came over the control link, which is private, from the executor whose certificate is named.
     fn delegate(&self, scope: &Scope) -> Result<Option<Given>, IdentityError> {
-        let (dialler, whom) = (&self.host.dialler, [&self.certificate[..], &self.session.certificate]);
-        let delegate = || dialler.member().delegate(whom, scope, self.program, LASTS);
+        let (session, whom) = (&self.session, [&self.certificate[..], &self.session.certificate]);
+        let delegate = || session.shown.delegate(whom, scope, self.program, LASTS);
         let text = (!scope.is_empty()).then(delegate).transpose()?;
-        Ok(Some(dialler.given(text)))
+        Ok(Some(self.host.dialler.given(text)))
     }
 
     fn is_alive(&self) -> bool {
@@ -583,6 +592,7 @@ impl Drop for Requested {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use phalanx_net::identity::Authority;
 
     #[test]
     fn who_asks_over_a_control_link_that_has_just_ended_does_not_wait_for_an_answer() {
@@ -591,7 +601,9 @@ mod tests {
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
         let (name, target) = ("lab2".to_owned(), Target::At(([127, 0, 0, 1], 7400).into()));
         let (stopped, heard, keep) = (Mutex::default(), AtomicBool::new(true), Mutex::default());
-        let session = Session { link, name, certificate: Vec::new(), target, agreed, waiting, keep, stopped, heard };
+        let text = Authority::create().unwrap().issue(Role::User, "ada").unwrap();
+        let (shown, certificate) = (Member::parse(&text, Role::User).unwrap(), Vec::new());
+        let session = Session { link, name, shown, certificate, target, agreed, waiting, keep, stopped, heard };
         let before = session.expect(InterpreterId(1), 1).unwrap();
         session.end();
         assert!(matches!(before.recv_timeout(START_PATIENCE), Err(RecvTimeoutError::Disconnected)));

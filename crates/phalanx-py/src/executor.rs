@@ -1,6 +1,7 @@
 //! The executor's service for `phalanx executor`.
 
 use crate::errors::{identity, raise};
+use crate::grid::at_files;
 use crate::policy::Words;
 use crate::space::Serving;
 use phalanx_net::identity::{Member, Role};
@@ -64,13 +65,14 @@ pub struct Executor {
 
 #[pymethods]
 impl Executor {
-    /// Listens at `address`. Log lines for the machine's owner go to standard error, from this severity on.
+    /// Listens at `address`. `identity_file` is the text of the `file`. Log lines for the machine's owner go to standard error, from this severity on.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, identity_file, revoked, capacity, accepted, command, python, policy, spaces, exports, environment, cage=None, log_level))]
+    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, command, python, policy, spaces, exports, environment, cage=None, log_level))]
     fn new(
         address: &str,
         identity_file: &str,
+        file: Option<PathBuf>,
         revoked: Vec<PathBuf>,
         capacity: u32,
         accepted: Vec<String>,
@@ -83,7 +85,8 @@ impl Executor {
         cage: Option<Caging>,
         log_level: &str,
     ) -> PyResult<Executor> {
-        let member = Member::parse(identity_file, Role::Executor).map_err(identity)?.heeding(revoked);
+        let member = Member::parse(identity_file, Role::Executor).map_err(identity)?;
+        let member = at_files(member, file, revoked)?;
         let name = member.name.clone();
         let policy = policy.read()?;
         let spaces = spaces.map(|serving| serving.read(policy.clone())).transpose()?;
@@ -109,6 +112,11 @@ impl Executor {
     #[getter]
     fn address(&self) -> String {
         self.executor.address().to_string()
+    }
+
+    /// Warns in the log when the certificate is near its end, and when it has ended. Call it from time to time.
+    fn look_at_certificate(&self, py: Python<'_>) {
+        py.detach(|| self.executor.look_at_certificate());
     }
 
     /// Ends every interpreter and stops serving.

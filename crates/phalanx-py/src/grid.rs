@@ -3,8 +3,10 @@
 use crate::errors::{identity, raise};
 use phalanx_core::wire::Given;
 use phalanx_net::identity::{
-    Authority, IdentityError, Member, Revoked, Role, Service, fingerprint, first_certificate, request, role_and_name,
+    Authority, IdentityError, Issued, Member, Revoked, Role, Service, fingerprint, first_certificate, request,
+    role_and_name,
 };
+use phalanx_net::replace::Locked;
 use phalanx_node::delegated;
 use phalanx_node::dialler::Dialler as NodeDialler;
 use phalanx_node::given;
@@ -12,8 +14,9 @@ use phalanx_node::known_members::{KnownError, KnownMember, KnownMembers};
 use phalanx_node::recruit::LASTS;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Makes the authority file of a new grid. With a passphrase its key is locked.
 #[pyfunction]
@@ -54,11 +57,16 @@ pub fn issue_member<'py>(
     name: &str,
     file: &str,
     passphrase: Option<&str>,
-    days: Option<u32>,
+    days: Option<f64>,
 ) -> PyResult<Bound<'py, PyString>> {
     let role = to_role(role)?;
-    let pem = to_authority(authority, file, passphrase)?.issue_for(role, name, days).map_err(identity)?;
+    let pem = to_authority(authority, file, passphrase)?.issue_for(role, name, lasts(days)?).map_err(identity)?;
     Ok(PyString::new(py, &pem))
+}
+
+fn lasts(days: Option<f64>) -> PyResult<Option<Duration>> {
+    let lasts = |days: f64| Duration::try_from_secs_f64(days * 24.0 * 3600.0);
+    days.map(lasts).transpose().map_err(|error| raise("IdentityError", format!("these are no days: {error}")))
 }
 
 fn to_role(role: &str) -> PyResult<Role> {
@@ -85,10 +93,10 @@ pub fn sign_member(
     request: &str,
     file: &str,
     passphrase: Option<&str>,
-    days: Option<u32>,
+    days: Option<f64>,
 ) -> PyResult<(&'static str, String, String)> {
     let authority = to_authority(authority, file, passphrase)?;
-    let (role, name, certificates) = authority.sign(request, days).map_err(identity)?;
+    let (role, name, certificates) = authority.sign(request, lasts(days)?).map_err(identity)?;
     Ok((role.name(), name, certificates))
 }
 
@@ -116,30 +124,107 @@ pub fn certificate_of(text: &str) -> PyResult<(String, String, String)> {
     Ok((role, name, fingerprint(&certificate)))
 }
 
-/// Days in which the end of a certificate is near enough to be told.
-const SOON: u32 = 30;
+/// A certificate that an authority has issued, for Python: the role, the name, the fingerprint, the digest of the public key, the end as
+/// a number and as text, whether that is near, and whether it has passed.
+type IssuedRow = (&'static str, String, String, String, u64, String, bool, bool);
 
-/// The role and name in the text of an identity file, and whether its certificate ends soon. An error if no member of either role could
-/// use it. `file` names it in errors.
+/// The certificates in a text, which is PEM. `authority` is the text of the authority's file.
 #[pyfunction]
-pub fn check_member(text: &str, file: &str) -> PyResult<(&'static str, String, bool)> {
-    let (role, member) = to_member(text).map_err(|error| raise("IdentityError", format!("{file}: {error}")))?;
-    Ok((role.name(), member.name.clone(), member.ends_within(SOON)))
+pub fn issued_certificates(text: &str, authority: &str) -> PyResult<Vec<IssuedRow>> {
+    let row = |it: Issued| {
+        let (fingerprint, key, validity) = (fingerprint(&it.certificate), it.key()?, it.validity);
+        let (end, is_near, is_over) = (validity.end(), validity.is_near_end(), validity.is_over());
+        Ok((it.role.name(), it.name, fingerprint, key, validity.until, end, is_near, is_over))
+    };
+    let issued = Issued::all(text, authority).map_err(identity)?;
+    issued.into_iter().map(row).collect::<Result<_, _>>().map_err(identity)
+}
+
+/// Signs the keys of those certificates in a text again that have these fingerprints. They are good for so many days, or each for as
+/// long as the one before. Returns the new certificates as PEM, in the order of the text.
+#[pyfunction]
+#[pyo3(signature = (authority, file, passphrase, issued, fingerprints, days = None))]
+pub fn renew_members(
+    authority: &str,
+    file: &str,
+    passphrase: Option<&str>,
+    issued: &str,
+    fingerprints: HashSet<String>,
+    days: Option<f64>,
+) -> PyResult<Vec<String>> {
+    let (key, lasts) = (to_authority(authority, file, passphrase)?, lasts(days)?);
+    let issued = Issued::all(issued, authority).map_err(identity)?;
+    let wanted = issued.iter().filter(|it| fingerprints.contains(&fingerprint(&it.certificate)));
+    wanted.map(|it| key.renew(it, lasts).map(|new| new.to_pem())).collect::<Result<_, _>>().map_err(identity)
+}
+
+/// The text of an identity file with the newest certificate of the same member that is in the files `renewed`. If there is one, the
+/// identity file gets it too.
+#[pyfunction]
+pub fn renew_identity<'py>(
+    py: Python<'py>,
+    text: &str,
+    file: PathBuf,
+    renewed: Vec<PathBuf>,
+) -> PyResult<Bound<'py, PyString>> {
+    let renew = |role| Member::renew(text, role, file.clone(), renewed.clone());
+    let text = match renew(Role::User) {
+        Err(IdentityError::Role { .. }) => renew(Role::Executor),
+        renewed => renewed,
+    };
+    let text = text.map_err(|error| raise("IdentityError", format!("{}: {error}", file.display())))?;
+    Ok(PyString::new(py, &text))
+}
+
+/// Replaces a file in one step, while no other process replaces files in its folder. It keeps its mode.
+#[pyfunction]
+pub fn replace_file(file: PathBuf, text: &str) -> PyResult<()> {
+    let replaced = Locked::wait(&file).and_then(|locked| locked.replace(text.as_bytes()));
+    replaced.map_err(|error| raise("IdentityError", format!("{} cannot be written: {error}", file.display())))
+}
+
+/// The role and name in the text of an identity file, and when its certificate ends, if that is near. An error if no member of
+/// either role could use it. `file` names it in errors.
+#[pyfunction]
+pub fn check_member(text: &str, file: &str) -> PyResult<(&'static str, String, Option<String>)> {
+    let checked = to_member(text).and_then(|(role, member)| Ok((role, member.validity()?, member.name)));
+    let (role, validity, name) = checked.map_err(|error| raise("IdentityError", format!("{file}: {error}")))?;
+    Ok((role.name(), name, validity.is_near_end().then(|| validity.end())))
 }
 
 /// The user's identity, and whom it expects, as Python passes it: the text of the identity file (`None`: what the user has
 /// delegated to this process), the names in the certificates
 /// of the members by address, the file of the members that answered first at other addresses, the files with lists of revoked
-/// certificates, and the addresses of the grid's machines by name.
+/// certificates, the addresses of the grid's machines by name, and the identity file.
 #[derive(FromPyObject)]
-pub struct Dialler(Option<String>, HashMap<String, String>, Option<PathBuf>, Vec<PathBuf>, BTreeMap<String, String>);
+pub struct Dialler(
+    Option<String>,
+    HashMap<String, String>,
+    Option<PathBuf>,
+    Vec<PathBuf>,
+    BTreeMap<String, String>,
+    Option<PathBuf>,
+);
+
+/// Name of the files with renewed certificates. Each lies beside one with a list of revoked ones.
+const RENEWED: &str = "renewed.pem";
+
+/// The member with this identity file, which heeds these lists of revoked certificates, and looks for its newest certificate.
+pub fn at_files(member: Member, file: Option<PathBuf>, revoked: Vec<PathBuf>) -> PyResult<Member> {
+    let renewed = revoked.iter().map(|list| list.with_file_name(RENEWED)).collect();
+    let member = member.heeding(revoked);
+    match member.acts() {
+        Some(_) => Ok(member), // its user's program does that
+        None => member.renewing(file, renewed).map_err(identity),
+    }
+}
 
 impl Dialler {
     /// The caller, who has this role.
     pub fn read(self, role: Role) -> PyResult<NodeDialler> {
         let text = self.0.as_deref().ok_or_else(|| raise("IdentityError", "this needs the user's own key"))?;
         let member = Member::parse(text, role).map_err(identity)?;
-        Ok(self.with(member))
+        self.with(member)
     }
 
     /// The caller for a service that can be delegated: the user, or a process that acts for the user.
@@ -148,7 +233,7 @@ impl Dialler {
             return self.read(Role::User);
         }
         let member = delegated::member(service).map_err(identity)?;
-        Ok(self.with(member.ok_or_else(|| nothing_delegated(service))?))
+        self.with(member.ok_or_else(|| nothing_delegated(service))?)
     }
 
     /// The caller of a space, who may have any role or act for a user.
@@ -158,12 +243,12 @@ impl Dialler {
             None => delegated::member(Service::Spaces),
         };
         let member = member.map_err(identity)?;
-        Ok(self.with(member.ok_or_else(|| nothing_delegated(Service::Spaces))?))
+        self.with(member.ok_or_else(|| nothing_delegated(Service::Spaces))?)
     }
 
-    fn with(self, member: Member) -> NodeDialler {
-        let Dialler(_, certificates, known, revoked, machines) = self;
-        NodeDialler::new(member.heeding(revoked), certificates, known).naming(machines)
+    fn with(self, member: Member) -> PyResult<NodeDialler> {
+        let Dialler(_, certificates, known, revoked, machines, file) = self;
+        Ok(NodeDialler::new(at_files(member, file, revoked)?, certificates, known).naming(machines))
     }
 }
 

@@ -50,6 +50,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grid::request_member, module)?)?;
     module.add_function(wrap_pyfunction!(grid::revoke_members, module)?)?;
     module.add_function(wrap_pyfunction!(grid::sign_member, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::issued_certificates, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::renew_members, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::renew_identity, module)?)?;
+    module.add_function(wrap_pyfunction!(grid::replace_file, module)?)?;
     module.add_function(wrap_pyfunction!(grid::certificate_of, module)?)?;
     module.add_function(wrap_pyfunction!(grid::check_member, module)?)?;
     module.add_function(wrap_pyfunction!(grid::acts_at, module)?)?;

@@ -13,7 +13,7 @@ from phalanx import _cage, _native
 from phalanx._accounts import read_accounts
 from phalanx._commands import library_variables
 from phalanx._program import VARIABLE
-from phalanx._reach import EXECUTOR, read_identity, revoked_lists
+from phalanx._reach import EXECUTOR, identity_file, read_identity, revoked_lists
 from phalanx.hosts import COMMAND, PYTHON
 from phalanx.security import Rules, policy_words
 from phalanx.space import _serve
@@ -145,7 +145,8 @@ def executor(
     directory = directory or _serve.directory_of(listen)
     service = _native.Executor(
         listen,
-        identity_file=read_identity(identity, EXECUTOR),
+        identity_file=read_identity(identity, EXECUTOR, warns=False),
+        file=identity_file(identity, EXECUTOR).absolute(),
         revoked=revoked_lists(identity),
         capacity=interpreters or os.cpu_count() or 1,
         accepted=list(accept),
@@ -174,5 +175,5 @@ def executor(
     click.echo(f"listening on {service.address} as {service.name}")
     click.echo(f"cage: {service.cage}")
     while not stop.wait(0.5):  # a wait without an end would not hear signals on every system
-        pass
+        service.look_at_certificate()
     service.close()

@@ -6,13 +6,15 @@ import getpass
 import os
 import re
 import sys
+from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from phalanx import _native
-from phalanx._reach import REVOKED, home, read_private
+from phalanx._reach import RENEWED, REVOKED, USER, home, read_private
 from phalanx.errors import IdentityError
 
 _HOME = click.option(
@@ -24,6 +26,12 @@ _HOME = click.option(
 
 #: Beside the authority: what it has issued.
 _REGISTER = "issued.txt"
+
+#: Beside the register: the certificates themselves, which are needed to renew them.
+_ISSUED = "issued.pem"
+
+#: How many renewed certificates a member keeps: `MOST_RENEWED` in phalanx-net/src/identity/renewals.rs.
+_MOST_RENEWED = 700
 
 _ROLE = click.option("--role", type=click.Choice(["executor", "user"]), default="executor", show_default=True)
 
@@ -149,6 +157,114 @@ def accept(file: Path, key: Path | None, out: Path | None) -> None:
         click.echo(f"now: name it with --identity {out}, or move it to {home() / 'user.pem'}")
 
 
+@grid.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 36500),
+    help="How many days the certificates are good for. [default: as many as those before]",
+)
+@_HOME
+@_PASSPHRASE
+def renew(names: tuple[str, ...], days: int | None, folder: Path | None, passphrase_file: Path | None) -> None:
+    """Renew the certificates of the machines (or users) NAME, which keep their private keys.
+
+    Without names: all certificates in the last third of their life, except those that have ended or were revoked.
+
+    This writes the new certificates to the file renewed.pem, which everyone may see. Members find it beside their
+    identity file or their hosts file. Managers carry it from there to the executors that they use, and those to the
+    managers of other users. A member replaces the certificate in its identity file, and needs no restart.
+    """
+    authority, file, passphrase = _authority(folder, passphrase_file)
+    folder = Path(file).parent
+    newest = _newest(folder, authority)
+    chosen = _named(newest, names, folder) if names else [it for it in newest if it.is_near and not it.is_over]
+    if not chosen:
+        click.echo("no certificate is in the last third of its life; name those to renew all the same")
+        return
+    issued, fingerprints = _read(folder / _ISSUED), {it.fingerprint for it in chosen}
+    texts = _native.renew_members(authority, file, passphrase, issued, fingerprints, days)
+    before = {it.holder: it for it in newest}
+    for text in texts:
+        (new,) = _certificates(text, authority)
+        if new.until <= before[new.holder].until:
+            raise IdentityError(f"the certificate of {new.name} is good until {before[new.holder].end} already")
+    for text in texts:
+        _register(file, text, warns=False)
+        (new,) = _certificates(text, authority)
+        click.echo(f"{new.name} in the role {new.role}: good until {new.end}")
+    _hand_on(folder, authority)
+    if (folder / USER).exists():
+        _native.renew_identity(read_private(folder / USER, "identity", ""), folder / USER, [folder / RENEWED])
+    click.echo(f"{folder / RENEWED} has them; your managers carry it to the executors that they use from now on")
+
+
+def _named(newest: list[_Certificate], names: tuple[str, ...], folder: Path) -> list[_Certificate]:
+    """The certificates of members with these names."""
+    wanted = [name.lower() for name in names]
+    for name in wanted:
+        if not any(it.name == name for it in newest):
+            why = f"no certificate of {name} can be renewed: {folder / _REGISTER} has none that is not revoked"
+            if any(entry[2] == name for entry in _issued(folder / _REGISTER)):
+                why += f", or {_ISSUED} beside it lacks it"
+            raise IdentityError(f"{why}; make a new one with: phalanx grid issue, phalanx grid sign")
+    return [it for it in newest if it.name in wanted]
+
+
+def _hand_on(folder: Path, authority: str) -> None:
+    """Writes the file of renewed certificates: the newest one of each member that was renewed."""
+    counts = Counter(it.holder for it in _certificates(_read(folder / _ISSUED), authority))
+    renewed = [it for it in _newest(folder, authority) if counts[it.holder] > 1 and not it.is_over]
+    if len(renewed) > _MOST_RENEWED:
+        click.echo(f"members keep {_MOST_RENEWED} renewed certificates, and these are {len(renewed)}", err=True)
+    _replace(folder / RENEWED, "".join(it.text for it in renewed), mode=0o644)
+
+
+class _Certificate(NamedTuple):
+    """A certificate that the authority has issued. ``text`` is PEM."""
+
+    role: str
+    name: str
+    fingerprint: str
+    key: str
+    until: int
+    end: str
+    is_near: bool
+    is_over: bool
+    text: str
+
+    @property
+    def holder(self) -> tuple[str, str, str]:
+        """Whose it is. A certificate is renewed for the same holder."""
+        return self.role, self.name, self.key
+
+
+def _certificates(text: str, authority: str) -> list[_Certificate]:
+    """The certificates in a text."""
+    rows = _native.issued_certificates(text, authority)
+    return [_Certificate(*row, text=pem) for row, pem in zip(rows, _pems(text), strict=True)]
+
+
+def _pems(text: str) -> list[str]:
+    """The certificates in a text, as PEM."""
+    return [
+        f"{pem}\n" for pem in re.findall("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
+    ]
+
+
+def _newest(folder: Path, authority: str) -> list[_Certificate]:
+    """The newest certificate of each member in the register, without those that were revoked."""
+    file = folder / _ISSUED
+    revoked = _revoked(folder / REVOKED) or ""
+    registered = {entry[3] for entry in _issued(folder / _REGISTER)}
+    newest = dict[tuple[str, str, str], _Certificate]()
+    for it in _certificates(_read(file), authority) if file.exists() else []:
+        is_good = it.fingerprint in registered and it.fingerprint not in revoked
+        if is_good and (it.holder not in newest or newest[it.holder].until < it.until):
+            newest[it.holder] = it
+    return list(newest.values())
+
+
 @grid.command("list")
 @_HOME
 def members(folder: Path | None) -> None:
@@ -209,18 +325,23 @@ def _authority(folder: Path | None, passphrase_file: Path | None) -> tuple[str, 
     return text, str(file), asked
 
 
-def _register(authority_file: str, text: str) -> None:
+def _register(authority_file: str, text: str, *, warns: bool = True) -> None:
     """Notes in the register that a certificate was issued, and warns of others with its role and name that are good."""
     register = Path(authority_file).with_name(_REGISTER)
     role, name, fingerprint = _native.certificate_of(text)
     revoked = _revoked(register.with_name(REVOKED)) or ""
     before = [when for when, *of, one in _issued(register) if of == [role, name] and one not in revoked]
-    if before:
+    if before and warns:
         click.echo(f"{name} was issued before, on {', '.join(before)}: who has that key can be {name} too", err=True)
+    _append(register.with_name(_ISSUED), _pems(text)[0])
+    _append(register, f"{_now()} {role} {name} {fingerprint}\n")
+
+
+def _append(register: Path, text: str) -> None:
     try:
         descriptor = os.open(register, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{_now()} {role} {name} {fingerprint}\n")
+            file.write(text)
     except OSError as error:
         raise IdentityError(f"the register {register} cannot be written: {error}") from None
 
@@ -287,11 +408,8 @@ def _login_name() -> str:
 
 def _replace(path: Path, text: str, *, mode: int) -> None:
     """A new file in place of an older one, whole at every moment."""
-    part = Path(f"{path}.new")
-    part.unlink(missing_ok=True)  # what an attempt that was ended has left
-    _write(part, text)
-    part.chmod(mode)
-    part.replace(path)
+    _native.replace_file(path, text)
+    path.chmod(mode)
 
 
 def _write(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from phalanx import _native
-from phalanx._reach import EXECUTOR, home, own_identity, read_identity, revoked_lists
+from phalanx._reach import EXECUTOR, home, identity_file, own_identity, read_identity, revoked_lists
 from phalanx.errors import IdentityError, PolicyError
 from phalanx.security import Rules, policy_words
 from phalanx.words import Policy, StrPath
@@ -89,8 +89,11 @@ def start(
     text = read_identity(identity, EXECUTOR) if identity else own_identity(EXECUTOR)
     words = policy_words(policy, trusted)
     revoked = [] if text is None else revoked_lists(identity)
+    file = None if text is None else identity_file(identity, EXECUTOR).absolute()
     serves = serving(**options)
-    return _native.SpaceServer(address, identity_file=text, revoked=revoked, policy=words, serving=serves, says=says)
+    return _native.SpaceServer(
+        address, identity_file=text, file=file, revoked=revoked, policy=words, serving=serves, says=says
+    )
 
 
 def directory_of(address: str) -> Path | None:

@@ -134,6 +134,8 @@ pub enum ToExecutor {
     Release { request: u32 },
     /// The number of the user's newest list of revoked certificates, and in the body that list, unless the body is empty.
     Revoked { number: u64 },
+    /// The digest of all renewed certificates that the user keeps, and in the body some of them as PEM, unless the body is empty.
+    Renewed { digest: [u8; 16] },
     /// Heartbeat of the user.
     Beat,
 }
@@ -157,6 +159,8 @@ pub enum FromExecutor {
     Ended { request: u32, how: String },
     /// The number of the executor's newest list of revoked certificates, and in the body that list, unless the body is empty.
     Revoked { number: u64 },
+    /// The digest of all renewed certificates that the executor keeps, and in the body some of them as PEM, unless the body is empty.
+    Renewed { digest: [u8; 16] },
     /// Heartbeat of the executor. Also lists the interpreters that are stopped, for example by a debugger or by the
     /// machine's owner.
     Beat { stopped: Vec<u32> },

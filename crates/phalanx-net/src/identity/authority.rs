@@ -1,13 +1,17 @@
 //! A grid's certificate authority, which issues identities to members.
 
+use super::renewals::to_pem;
 use super::revocations::{Revoked, RevokedList};
-use super::{IdentityError, Role, locked, role_and_name};
+use super::{
+    IdentityError, Role, Validity, damaged, fingerprint, first_certificate, locked, members_of, role_and_name,
+};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd,
 };
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -66,18 +70,23 @@ impl Authority {
         self.issue_for(role, name, None)
     }
 
-    /// The same, with a certificate that is good for so many days, or for ever.
-    pub fn issue_for(&self, role: Role, name: &str, days: Option<u32>) -> Result<Zeroizing<String>, IdentityError> {
+    /// The same, with a certificate that is good for so long, or for ever.
+    pub fn issue_for(
+        &self,
+        role: Role,
+        name: &str,
+        lasts: Option<Duration>,
+    ) -> Result<Zeroizing<String>, IdentityError> {
         let mut key = KeyPair::generate()?;
-        let certificates = self.certify(role, name, &key, days);
+        let certificates = self.certify(role, name, &key, lasts);
         let pem = locked::to_pem(&key);
         key.zeroize();
         Ok([&certificates?, pem.as_str()].concat().into())
     }
 
-    /// Signs the text of a [`request`], for so many days or for ever. Returns the member's role and name, and the certificates
+    /// Signs the text of a [`request`], for so long or for ever. Returns the member's role and name, and the certificates
     /// of its identity file.
-    pub fn sign(&self, request: &str, days: Option<u32>) -> Result<(Role, String, String), IdentityError> {
+    pub fn sign(&self, request: &str, lasts: Option<Duration>) -> Result<(Role, String, String), IdentityError> {
         let certificate = request.replace(LABEL, "CERTIFICATE");
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())
             .ok()
@@ -86,14 +95,41 @@ impl Authority {
         let (role, name) = role_and_name(&certificate)?;
         let role: Role = role.parse().map_err(IdentityError::Request)?;
         let key = PublicKey::of(&certificate)?;
-        let certificates = self.certify(role, &name, &key, days)?;
+        let certificates = self.certify(role, &name, &key, lasts)?;
         Ok((role, name, certificates))
+    }
+
+    /// Signs the key of a certificate again, for the same role and name. It is good for so long, or for as long as the certificate
+    /// before. Returns PEM.
+    ///
+    /// # Errors
+    /// This authority has not signed the certificate.
+    pub fn renew(&self, issued: &Issued, lasts: Option<Duration>) -> Result<Issued, IdentityError> {
+        let Issued { role, name, certificate, validity, .. } = issued;
+        let authority = self.certificate()?;
+        let members = members_of(&authority)?;
+        let then = UnixTime::since_unix_epoch(Duration::from_secs(validity.until));
+        members.verify_client_cert(certificate, &[], then)?;
+        let before = Duration::from_secs(validity.until.saturating_sub(validity.from)).saturating_sub(DAY);
+        let renewed = self.certify(*role, name, &PublicKey::of(certificate)?, Some(lasts.unwrap_or(before)))?;
+        Issued::read(first_certificate(&renewed)?, &*members)
+    }
+
+    /// What [`Authority::renew`] signs, for tests: whatever the role and the name are.
+    #[cfg(test)]
+    pub(super) fn renew_unchecked(&self, issued: &Issued, lasts: Duration) -> Result<String, IdentityError> {
+        let signed = self.certify(issued.role, &issued.name, &PublicKey::of(&issued.certificate)?, Some(lasts))?;
+        Ok(to_pem(&first_certificate(&signed)?))
+    }
+
+    /// The authority's own certificate.
+    pub fn certificate(&self) -> Result<CertificateDer<'static>, IdentityError> {
+        certificate_in(&self.certificate)
     }
 
     /// Signs a list of revoked certificates: those of the earlier list, and these. Returns its text.
     pub fn revoke(&self, earlier: Option<&str>, revoked: Vec<Revoked>) -> Result<String, IdentityError> {
-        let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes());
-        let certificate = certificate.map_err(|_| IdentityError::DamagedAuthority("certificate"))?;
+        let certificate = self.certificate()?;
         let earlier = earlier.map(|text| RevokedList::parse(text, &certificate)).transpose()?;
         let another = IdentityError::Revocations("it is another grid's");
         let mut list = earlier.map_or(Ok(RevokedList::default()), |list| list.ok_or(another))?;
@@ -112,19 +148,66 @@ impl Authority {
         role: Role,
         name: &str,
         key: &impl PublicKeyData,
-        days: Option<u32>,
+        lasts: Option<Duration>,
     ) -> Result<String, IdentityError> {
         let mut params = member_params(role, name)?;
-        if let Some(days) = days {
+        if let Some(lasts) = lasts {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let now = date_time_ymd(1970, 1, 1) + now;
             // The other machine's clock may be behind.
-            (params.not_before, params.not_after) = (now - DAY, now + DAY * days);
+            (params.not_before, params.not_after) = (now - DAY, now + lasts);
         }
         params.use_authority_key_identifier_extension = true;
         let member = params.signed_by(key, &Issuer::new(authority_params()?, &self.key))?;
         Ok(format!("{}{}", member.pem(), self.certificate))
     }
+}
+
+/// A certificate that an authority has issued.
+#[derive(Debug, Clone)]
+pub struct Issued {
+    /// The member's role.
+    pub role: Role,
+    /// The member's name.
+    pub name: String,
+    /// The certificate itself.
+    pub certificate: CertificateDer<'static>,
+    /// From when until when it is good.
+    pub validity: Validity,
+}
+
+impl Issued {
+    /// The certificates in a text, which is PEM. `authority` is the text of the authority's file.
+    ///
+    /// # Errors
+    /// One of them is none of a member.
+    pub fn all(text: &str, authority: &str) -> Result<Vec<Issued>, IdentityError> {
+        let start =
+            authority.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::DamagedAuthority("certificate"))?;
+        let members = members_of(&certificate_in(&authority[start..])?)?;
+        let certificates = CertificateDer::pem_slice_iter(text.as_bytes());
+        certificates.map(|certificate| Issued::read(certificate.map_err(damaged)?, &*members)).collect()
+    }
+
+    fn read(certificate: CertificateDer<'static>, members: &dyn ClientCertVerifier) -> Result<Issued, IdentityError> {
+        let (role, name) = role_and_name(&certificate)?;
+        let role = role.parse().map_err(IdentityError::Damaged)?;
+        Ok(Issued { role, name, validity: Validity::of(&certificate, members)?, certificate })
+    }
+
+    /// The digest of the member's public key.
+    pub fn key(&self) -> Result<String, IdentityError> {
+        Ok(fingerprint(&PublicKey::of(&self.certificate)?.0.into()))
+    }
+
+    /// The certificate as PEM.
+    pub fn to_pem(&self) -> String {
+        to_pem(&self.certificate)
+    }
+}
+
+fn certificate_in(pem: &str) -> Result<CertificateDer<'static>, IdentityError> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|_| IdentityError::DamagedAuthority("certificate"))
 }
 
 /// Makes a private key, which stays where it is made, and a request for its certificate, which everyone may see. Both are PEM.

@@ -9,22 +9,27 @@ mod hybrid;
 mod known;
 mod locked;
 mod pinned;
+mod renewals;
 mod revocations;
+mod validity;
 
-pub use authority::{Authority, request};
+pub use authority::{Authority, Issued, request};
 pub use delegation::{Acting, Delegation, Extent, LONGEST, Scope, Service};
+pub use renewals::{Brought, MOST_RENEWED, Renewals, is_same_member};
 pub use revocations::{Ends, Revocations, Revoked, RevokedList, Taken, Watch};
+pub use validity::Validity;
 
 pub(crate) use delegation::is_delegated;
 use delegation::{Acts, Verifier, wrong};
 use hybrid::X25519MlKem768;
 use pinned::Pinned;
 use rcgen::{CertificateParams, KeyPair};
+use renewals::with_certificate;
 use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ServerConfig, ServerConnection, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -32,7 +37,6 @@ use rustls::{Connection, InconsistentKeys, RootCertStore, SignatureScheme};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 use thiserror::Error;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -101,9 +105,15 @@ pub enum IdentityError {
     Request(String),
     /// The certificate's time is over.
     #[error(
-        "its certificate has ended; ask whoever keeps the grid for a new one: phalanx grid issue, phalanx grid sign"
+        "the certificate of {name} ended on {end}; on the machine of the grid's authority: phalanx grid renew {name}, and \
+         copy its renewed.pem beside this file"
     )]
-    Ended,
+    Ended {
+        /// The member's name.
+        name: String,
+        /// The day and time.
+        end: String,
+    },
     /// A text is no list of revoked certificates of this grid.
     #[error("this is no list that phalanx grid revoke has made: {0}")]
     Revocations(&'static str),
@@ -225,6 +235,7 @@ pub struct Member {
     server: Arc<ServerConfig>,
     verifier: Arc<Verifier>,
     revocations: Arc<Revocations>,
+    renewals: Option<Arc<Renewals>>,
     acts: Option<Acts>,
     /// The member's name. Users must keep it unique in the grid.
     pub name: String,
@@ -233,6 +244,32 @@ pub struct Member {
 impl Member {
     /// Parses the text of an identity file, for the given role.
     pub fn parse(pem: &str, role: Role) -> Result<Member, IdentityError> {
+        let member = Member::read(pem, role)?;
+        let validity = Validity::of(&member.own.certificate, &*member.verifier)?;
+        match validity.is_over() {
+            true => Err(IdentityError::Ended { name: member.name, end: validity.end() }),
+            false => Ok(member),
+        }
+    }
+
+    /// The text of an identity file, for the given role, with the newest certificate that is in these files for the same member. If
+    /// there is one, it replaces the certificate in the identity file. Its certificate may have ended before.
+    ///
+    /// # Errors
+    /// The text is no identity file for this role.
+    pub fn renew(
+        pem: &str,
+        role: Role,
+        identity: PathBuf,
+        renewed: Vec<PathBuf>,
+    ) -> Result<Zeroizing<String>, IdentityError> {
+        let member = Member::read(pem, role)?.renewing(Some(identity), renewed)?;
+        let renewed = member.renewals.as_ref().and_then(|renewals| renewals.newest());
+        let text = renewed.and_then(|newest| with_certificate(pem, &newest.own.certificate).ok());
+        Ok(text.unwrap_or_else(|| pem.to_owned().into()))
+    }
+
+    fn read(pem: &str, role: Role) -> Result<Member, IdentityError> {
         let mut certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
         let mut next = |what| certificates.next().ok_or(IdentityError::Missing(what))?.map_err(damaged);
         let certificate = next("certificate")?;
@@ -245,19 +282,16 @@ impl Member {
         if is != role.name() {
             return Err(IdentityError::Role { is, wanted: role.name() });
         }
-        let member = Member::of(KeyedCertificate { certificate, key }, authority, name)?;
-        if member.ends_within(0) { Err(IdentityError::Ended) } else { Ok(member) }
+        Member::of(KeyedCertificate { certificate, key }, authority, name)
     }
 
     fn of(own: KeyedCertificate, authority: CertificateDer<'static>, name: String) -> Result<Member, IdentityError> {
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone())?;
-        let members = WebPkiClientVerifier::builder_with_provider(Arc::new(roots.clone()), provider());
-        let members = members.build().map_err(|error| IdentityError::Damaged(error.to_string()))?;
-        let verifier = Arc::new(Verifier::new(members, authority.clone()));
+        let verifier = Arc::new(Verifier::new(members_of(&authority)?, authority.clone()));
         let server = server(verifier.clone(), &own, SESSIONS)?;
         let revocations = Revocations::new(authority.clone(), Vec::new());
-        Ok(Member { own, authority, roots, server, verifier, revocations, acts: None, name })
+        Ok(Member { own, authority, roots, server, verifier, revocations, renewals: None, acts: None, name })
     }
 
     /// The same member, which heeds the lists of revoked certificates in these files.
@@ -278,13 +312,36 @@ impl Member {
         self.revocations.admit(std::slice::from_ref(&self.own.certificate)).map(drop)
     }
 
-    /// Whether the member's certificate ends in so many days.
-    pub fn ends_within(&self, days: u32) -> bool {
-        let then =
-            UnixTime::since_unix_epoch(Duration::from_secs(UnixTime::now().as_secs() + u64::from(days) * 24 * 3600));
-        let judged = self.verifier.verify_client_cert(&self.own.certificate, &[], then);
-        use rustls::CertificateError::{Expired, ExpiredContext};
-        matches!(judged, Err(rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. })))
+    /// The same member, which shows its newest certificate: from its identity file, from the files with renewed certificates, or sent
+    /// by another member. See [`Renewals`].
+    ///
+    /// # Errors
+    /// This is a process that acts for a user.
+    pub fn renewing(self, identity: Option<PathBuf>, renewed: Vec<PathBuf>) -> Result<Member, IdentityError> {
+        let renewals = Renewals::new(self.own.clone(), self.verifier.clone(), identity, renewed)?;
+        Ok(Member { renewals: Some(Arc::new(renewals)), ..self })
+    }
+
+    /// The renewed certificates that the member knows. `None`: it takes none.
+    pub fn renewals(&self) -> Option<&Arc<Renewals>> {
+        self.renewals.as_ref()
+    }
+
+    /// The member with its newest certificate, which it keeps from then on.
+    pub fn newest(&self) -> Member {
+        let member = Member { renewals: None, ..self.clone() };
+        match self.renewals.as_ref().and_then(|renewals| renewals.newest()) {
+            Some(newest) => Member { own: newest.own, server: newest.server, ..member },
+            None => member,
+        }
+    }
+
+    /// From when until when the member's newest certificate is good.
+    ///
+    /// # Errors
+    /// This is a process that acts for a user.
+    pub fn validity(&self) -> Result<Validity, IdentityError> {
+        Validity::of(&self.newest().own.certificate, &*self.verifier)
     }
 
     /// This member's certificate and key.
@@ -310,12 +367,15 @@ impl Member {
     /// Like [`Member::client_of`], for a peer that is always reached at the same place. Sessions of this process's
     /// earlier links are reused, so that even the first link is resumed.
     pub fn client_at(&self, role: Role, place: &str) -> Result<Client, IdentityError> {
-        known::client(self, role, place)
+        known::client(&self.newest(), role, place)
     }
 
-    /// The server's side of a link from any member of this grid. Afterwards, check the peer's [`role_and_name`].
+    /// The server's side of a link from any member of this grid, with the newest certificate. Afterwards, check the peer's
+    /// [`role_and_name`].
     pub fn server(&self) -> Result<Connection, IdentityError> {
-        Ok(Connection::Server(ServerConnection::new(self.server.clone())?))
+        let newest = self.renewals.as_ref().and_then(|renewals| renewals.newest());
+        let server = newest.map_or_else(|| self.server.clone(), |newest| newest.server);
+        Ok(Connection::Server(ServerConnection::new(server)?))
     }
 }
 
@@ -343,6 +403,14 @@ impl Client {
     pub fn connect(&self) -> Result<Connection, IdentityError> {
         Ok(Connection::Client(ClientConnection::new(self.config.clone(), self.role.dns())?))
     }
+}
+
+/// Verifies members of the grid with this authority.
+fn members_of(authority: &CertificateDer<'static>) -> Result<Arc<dyn ClientCertVerifier>, IdentityError> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone())?;
+    let members = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+    members.build().map_err(|error| IdentityError::Damaged(error.to_string()))
 }
 
 /// A server's configuration, which keeps that many sessions.

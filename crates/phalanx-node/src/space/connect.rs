@@ -128,7 +128,7 @@ fn agree(dialled: Dialled, place: &Place, connect: &Connect) -> Result<Reached, 
     let dialler = connect.dialler.as_ref();
     let why = || advice().unwrap_or_else(|| "this policy needs an identity on both ends".to_owned());
     let dialler = dialler.ok_or_else(|| ClientError::Identity(why()))?;
-    let (client, awaited) = (dialler.member().client_of(Role::Executor)?, awaited(dialler, place));
+    let (client, awaited) = (dialler.member().newest().client_of(Role::Executor)?, awaited(dialler, place));
     let expected = match dialled.is_own_process() && !awaited.is_named() {
         true => Expected::OwnProcess(&client),
         false => Expected::Judged(&client, &awaited),

@@ -6,11 +6,13 @@ use phalanx_core::level::{Level, Levels, Mark, Policy};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, decode, encode};
 use phalanx_net::dial::{Expected, dial};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Authority, Client, Member, Role};
+use phalanx_net::identity::{Authority, Client, Issued, Member, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_node::executor::{Executor, Options};
-use std::sync::Arc;
+use phalanx_node::log::Log;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn start(member: Member, policy: Policy) -> Executor {
@@ -48,6 +50,7 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
             | FromExecutor::Share { .. }
             | FromExecutor::Taken { .. }
             | FromExecutor::Revoked { .. }
+            | FromExecutor::Renewed { .. }
             | FromExecutor::Beat { .. } => {}
         };
         reader.poll(Duration::from_millis(100), &mut on_frame).unwrap();
@@ -178,5 +181,87 @@ fn one_user_cannot_fill_the_queue_of_requests_and_is_told_so() {
     recruit(&bobs, 0..1);
     let answered = |message: &FromExecutor| matches!(message, FromExecutor::Recruited { .. });
     hear(&[&bobs, &adas], &mut bobs_reader, 1, answered);
+    executor.close();
+}
+
+/// The certificate that an executor shows to the next link.
+fn shown(executor: &Executor, client: &Client) -> Vec<u8> {
+    let (patience, private) = (Duration::from_secs(60), Levels::all(Level::Private));
+    let dialled = dial(&executor.address().into(), patience).unwrap();
+    dialled.introduce(Preamble::Control, Expected::Named(client, "labpc"), private, patience).unwrap().certificate()
+}
+
+/// Sends certificates to an executor over a link of their own, and keeps the link open until the executor has done what is awaited.
+fn send(executor: &Executor, client: &Client, pem: &str, is_done: impl Fn() -> bool) {
+    let (link, mut reader, _) = first_message(executor, client);
+    let message = encode(&ToExecutor::Renewed { digest: [7; 16] }, pem.len() as u64);
+    link.send(Mark::None, message, vec![pem.as_bytes().to_vec().into()]).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_done() {
+        assert!(Instant::now() < until && !link.is_closed(), "the link stays, and the executor hears it");
+        reader.poll(Duration::from_millis(20), &mut |_: Frame| ()).unwrap();
+    }
+}
+
+#[test]
+fn an_executor_takes_a_renewed_certificate_of_its_own_and_nothing_else() {
+    let (authority, stranger) = (Authority::create().unwrap(), Authority::create().unwrap());
+    let day = Duration::from_secs(24 * 3600);
+    let text = authority.issue_for(Role::Executor, "labpc", Some(day)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [identity, renewed] = ["labpc.pem", "renewed.pem"].map(|name| folder.path().join(name));
+    std::fs::write(&identity, &*text).unwrap();
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+    let member = Member::parse(&text, Role::Executor).unwrap();
+    let member = member.renewing(Some(identity.clone()), vec![renewed.clone()]).unwrap();
+    let (options, lines) = (options(), Arc::new(Mutex::new(Vec::new())));
+    let taken = lines.clone();
+    let log = Log::new(move |_, line| taken.lock().unwrap().push(line.to_owned()));
+    let said = |words: &str| lines.lock().unwrap().iter().filter(|line| line.contains(words)).count();
+    let executor = Executor::start("127.0.0.1:0", member, options, log).unwrap();
+    let ada = Member::parse(&authority.issue(Role::User, "ada").unwrap(), Role::User).unwrap();
+    let client = ada.client_of(Role::Executor).unwrap();
+    let renew = |by: &Authority, text: &str| {
+        let pem = by.to_pem(None).unwrap();
+        let end = text.find("-----END CERTIFICATE-----").unwrap() + 26;
+        by.renew(&Issued::all(&text[..end], &pem).unwrap()[0], Some(30 * day)).unwrap().to_pem()
+    };
+    let before = shown(&executor, &client);
+    executor.look_at_certificate();
+    assert_eq!(said("certificate of labpc"), 0, "it has just begun");
+
+    let theirs = renew(&stranger, &stranger.issue(Role::Executor, "labpc").unwrap());
+    send(&executor, &client, &theirs, || said("a certificate that ada brought is ignored") == 1);
+    let other = renew(&authority, &authority.issue_for(Role::Executor, "labpc", Some(day)).unwrap());
+    send(&executor, &client, &other, || read(&renewed) == other);
+    assert_eq!((shown(&executor, &client), read(&identity)), (before.clone(), text.to_string()));
+
+    let new = renew(&authority, &text);
+    send(&executor, &client, &new, || said("ada brought a new certificate of this machine, good until 20") == 1);
+    assert_ne!(shown(&executor, &client), before);
+    assert!(read(&identity).starts_with(&new));
+    assert!(read(&renewed).contains(&new) && read(&renewed).contains(&other) && !read(&renewed).contains(&theirs));
+    executor.close();
+}
+
+#[test]
+fn an_executor_warns_once_of_a_certificate_that_ends_soon_and_once_more_when_it_has_ended() {
+    let authority = Authority::create().unwrap();
+    let text = authority.issue_for(Role::Executor, "labpc", Some(Duration::from_secs(2))).unwrap();
+    let (options, lines) = (options(), Arc::new(Mutex::new(Vec::new())));
+    let taken = lines.clone();
+    let log = Log::new(move |_, line| taken.lock().unwrap().push(line.to_owned()));
+    let executor = Executor::start("127.0.0.1:0", Member::parse(&text, Role::Executor).unwrap(), options, log).unwrap();
+    let said = |words: &str| lines.lock().unwrap().iter().filter(|line| line.contains(words)).count();
+    let until = Instant::now() + Duration::from_secs(60);
+    while said("the certificate of labpc ended on 20") == 0 {
+        executor.look_at_certificate();
+        assert!(Instant::now() < until, "it ends");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    executor.look_at_certificate();
+    let told =
+        ["the certificate of labpc ends on 20", "the certificate of labpc ended on 20", "phalanx grid renew labpc"];
+    assert_eq!(told.map(said), [1, 1, 2]);
     executor.close();
 }

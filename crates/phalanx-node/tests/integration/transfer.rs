@@ -10,7 +10,7 @@ use phalanx_core::wire::transfer::{
 };
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::dial::{Expected, dial};
-use phalanx_net::identity::{Authority, Client, Member, Role};
+use phalanx_net::identity::{Authority, Client, Issued, Member, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
@@ -513,6 +513,19 @@ fn a_ticket_is_good_once_and_for_the_executor_that_the_user_named() {
     let (_sends, begun) = lab.show(&named, ticket, Level::Private);
     assert!(matches!(begun, Some(Message::Begun { .. })), "{begun:?}");
     assert!(matches!(lab.show(&named, ticket, Level::Private).1, Some(Message::Refused { .. })), "spent");
+}
+
+#[test]
+fn a_ticket_is_good_for_the_executor_that_was_renewed_meanwhile() {
+    let lab = Lab::new();
+    let text = lab.authority.issue(Role::Executor, "named").unwrap();
+    let (end, day) = (text.find("-----END CERTIFICATE-----").unwrap() + 26, Duration::from_secs(24 * 3600));
+    let issued = Issued::all(&text[..end], &lab.authority.to_pem(None).unwrap()).unwrap();
+    let certificate = lab.authority.renew(&issued[0], Some(day)).unwrap().certificate.to_vec();
+    let named = Member::parse(&text, Role::Executor).unwrap().client_of(Role::Executor).unwrap();
+    let (_user, ticket) = lab.expect("copy", certificate);
+    let (_sends, begun) = lab.show(&named, ticket, Level::Private);
+    assert!(matches!(begun, Some(Message::Begun { .. })), "{begun:?}");
 }
 
 #[test]

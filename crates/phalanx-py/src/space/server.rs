@@ -3,6 +3,7 @@
 use super::local::LocalSpace;
 use super::options::to_options;
 use crate::errors::{identity, raise};
+use crate::grid::at_files;
 use crate::policy::Words;
 use phalanx_net::identity::{Member, Role};
 use phalanx_node::log::{Log, Severity};
@@ -68,10 +69,11 @@ impl Serving<'_> {
 impl SpaceServer {
     /// Listens at `address`: `host:port` or `unix:path`. Log lines for its owner go to standard error if `says` is true.
     #[new]
-    #[pyo3(signature = (address, *, identity_file, revoked, policy, serving, says))]
+    #[pyo3(signature = (address, *, identity_file, file=None, revoked, policy, serving, says))]
     fn new(
         address: &str,
         identity_file: Option<&str>,
+        file: Option<PathBuf>,
         revoked: Vec<PathBuf>,
         policy: Words,
         serving: Serving<'_>,
@@ -79,7 +81,7 @@ impl SpaceServer {
     ) -> PyResult<SpaceServer> {
         let place: node::Place = address.parse().map_err(|error| raise("SpaceError", error))?;
         let member = identity_file.map(|text| Member::parse(text, Role::Executor)).transpose().map_err(identity)?;
-        let member = member.map(|member| member.heeding(revoked));
+        let member = member.map(|member| at_files(member, file, revoked)).transpose()?;
         let name = member.as_ref().map(|member| member.name.clone());
         let options = serving.read(policy.read()?)?;
         let log = if says { Log::to_standard_error(Severity::Info) } else { Log::nowhere() };

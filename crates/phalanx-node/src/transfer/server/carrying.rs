@@ -14,7 +14,7 @@ use crate::transfer::endpoint::common::Common;
 use phalanx_core::level::{Level, LevelSet, Mark};
 use phalanx_core::wire::transfer::{Carriage, Carried, Direction, MOST_STREAMS, Message, Request, Trouble, is_name};
 use phalanx_net::address::Address;
-use phalanx_net::identity::{Role, random_token};
+use phalanx_net::identity::{Role, is_same_member, random_token};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::stream::Protection;
 use phalanx_net::sync::lock;
@@ -150,7 +150,10 @@ impl Service {
     /// Redeems a ticket, if it was given for this executor. An attempt of another executor does not use it up.
     fn redeem(&self, ticket: Ticket, guest: &Guest, level: Level) -> io::Result<Arc<Expected>> {
         let mut transfers = lock(&self.transfers);
-        let expected = transfers.expected.get(&ticket).filter(|expected| expected.certificate == guest.certificate);
+        let expected = transfers
+            .expected
+            .get(&ticket)
+            .filter(|expected| is_same_member(&expected.certificate, &guest.certificate));
         let expected = expected.ok_or_else(|| refused("an unknown ticket"))?;
         if !expected.levels.contains(level) {
             return Err(refused(format!("streams are to be {level}, but the user takes {}", expected.levels)));

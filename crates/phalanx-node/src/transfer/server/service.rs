@@ -19,7 +19,7 @@ use phalanx_core::wire::VERSION;
 use phalanx_core::wire::transfer::{
     Direction, LEAST_LIMIT, MOST_BODY, MOST_PATH, MOST_STREAMS, Message, Request, Target, Totals,
 };
-use phalanx_net::identity::{Member, Role, random_token};
+use phalanx_net::identity::{Member, Role, is_same_member, random_token};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::stream::Protection;
 use phalanx_net::sync::lock;
@@ -266,7 +266,7 @@ impl Service {
             Level::Clear => None,
             level => {
                 let (shaken, _, user) = peer.offer(&self.member, [LevelSet::only(level); 3])?;
-                if shaken.peer_certificate().as_ref() != gathering.certificate {
+                if !is_same_member(shaken.peer_certificate(), &gathering.certificate) {
                     return Err(refused(format!("{user} shows a token that was given to somebody else")));
                 }
                 Some(shaken)

@@ -85,7 +85,7 @@ impl Links {
 
     fn dial(own: &Member, space: &str, to: &Replica) -> io::Result<Arc<Asking>> {
         let address: Address = to.address.parse().map_err(io::Error::other)?;
-        let client = own.client_of(Role::Executor).map_err(io::Error::other)?;
+        let client = own.newest().client_of(Role::Executor).map_err(io::Error::other)?;
         let dialled = dial(&(&address).into(), PATIENCE)?;
         let member = Expected::Named(&client, &to.name);
         let introduced = dialled.introduce(Preamble::Replica, member, control::LEVELS, PATIENCE)?;

@@ -1,0 +1,332 @@
+//! Certificates that a grid's authority has renewed: signed again for the same key, role and name, with a later end.
+//!
+//! They are no secrets. A member keeps those of all members in a file beside its identity file, and hands them on. One for its own
+//! key replaces the certificate in its identity file, and is shown at the next link. A member also looks whether another process
+//! has replaced its identity file or has added to the file of renewed certificates.
+
+use super::delegation::Verifier;
+use super::validity::Validity;
+use super::{IdentityError, KeyedCertificate, SESSIONS, fingerprint, first_certificate, role_and_name, server};
+use crate::replace::Locked;
+use crate::sync::lock;
+use pem::{EncodeConfig, LineEnding, Pem};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::ServerConfig;
+use rustls::server::danger::ClientCertVerifier;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+use zeroize::Zeroizing;
+
+/// Time between two looks at the files, while nobody asks for the newest certificate.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Longest file that is read, in bytes. It has room for all members that are kept.
+const LONGEST_FILE: u64 = 1 << 20;
+/// Longest certificate of a member, in bytes. Those of the authority have about 500, and names have at most 63 letters.
+const LONGEST: usize = 1024;
+/// Most members whose renewed certificates are kept.
+pub const MOST_RENEWED: usize = 700;
+/// A message to another member has no more certificates when it has so many bytes. One of a control link has room for 64 KiB.
+const PIECE: usize = 48 << 10;
+
+/// The renewed certificates that a member knows.
+#[derive(Debug)]
+pub struct Renewals {
+    own: KeyedCertificate,
+    holder: Holder,
+    verifier: Arc<Verifier>,
+    identity: Option<PathBuf>,
+    files: Vec<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    looked: Option<Instant>,
+    /// The time and the length of each file when it was looked at last.
+    seen: HashMap<PathBuf, Option<(SystemTime, u64)>>,
+    /// The newest certificate of each member.
+    kept: BTreeMap<Holder, Renewed>,
+    /// The number of changes of `kept` so far.
+    changes: u64,
+    newest: Option<Newest>,
+    /// Whether the newest certificate is still to be written into the identity file.
+    is_unwritten: bool,
+}
+
+/// Whose certificate it is. A certificate is renewed by one for the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Holder {
+    role: String,
+    name: String,
+    key: Vec<u8>,
+}
+
+/// A certificate of a member, with what is read from it.
+#[derive(Debug, Clone)]
+struct Renewed {
+    certificate: CertificateDer<'static>,
+    fingerprint: String,
+    validity: Validity,
+}
+
+/// The member's own newest certificate, ready for use.
+#[derive(Debug, Clone)]
+pub(super) struct Newest {
+    pub own: KeyedCertificate,
+    pub server: Arc<ServerConfig>,
+    validity: Validity,
+}
+
+/// What came of certificates that another member has sent.
+#[derive(Debug, Default)]
+pub struct Brought {
+    /// From when until when the member's own new certificate is good, if there was one.
+    pub own: Option<Validity>,
+    /// Why something could not be written to a file. It is used until the process ends all the same.
+    pub unwritten: Option<io::Error>,
+    /// Why the rest was ignored.
+    pub refused: Option<IdentityError>,
+}
+
+impl Holder {
+    fn of(certificate: &CertificateDer<'_>) -> Result<Holder, IdentityError> {
+        let (role, name) = role_and_name(certificate)?;
+        let parsed = webpki::EndEntityCert::try_from(certificate);
+        let parsed = parsed.map_err(|error| IdentityError::Damaged(error.to_string()))?;
+        Ok(Holder { role, name, key: parsed.subject_public_key_info().to_vec() })
+    }
+}
+
+/// Whether two certificates of members, in DER, are the same or are for the same key, role and name. Both must have been
+/// verified, or be named by one who has verified them.
+pub fn is_same_member(one: &[u8], other: &[u8]) -> bool {
+    let holder = |der: &[u8]| Holder::of(&CertificateDer::from(der.to_vec())).ok();
+    one == other || holder(one).is_some_and(|it| Some(it) == holder(other))
+}
+
+impl Renewals {
+    /// For the member with this certificate and key. `identity`: its identity file. `files`: those with renewed certificates, which
+    /// need not exist; new ones are written to the first.
+    ///
+    /// # Errors
+    /// The certificate has no role and name.
+    pub(super) fn new(
+        own: KeyedCertificate,
+        verifier: Arc<Verifier>,
+        identity: Option<PathBuf>,
+        files: Vec<PathBuf>,
+    ) -> Result<Renewals, IdentityError> {
+        let holder = Holder::of(&own.certificate)?;
+        Ok(Renewals { own, holder, verifier, identity, files, state: Mutex::default() })
+    }
+
+    /// The member's newest certificate, if it is another one than the first. Looks at the files.
+    pub(super) fn newest(&self) -> Option<Newest> {
+        let mut state = lock(&self.state);
+        self.look(&mut state);
+        state.newest.clone()
+    }
+
+    /// A digest of all certificates that are kept. Members with the same ones have the same digest.
+    pub fn digest(&self) -> [u8; 16] {
+        let state = lock(&self.state);
+        let mut digest = ring::digest::Context::new(&ring::digest::SHA256);
+        state.kept.values().for_each(|it| digest.update(it.fingerprint.as_bytes()));
+        *digest.finish().as_ref().first_chunk().expect("is longer")
+    }
+
+    /// The number of changes so far. Looks at the files if the last look was a while ago.
+    pub fn changes(&self) -> u64 {
+        let mut state = lock(&self.state);
+        if state.looked.is_none_or(|looked| looked.elapsed() >= PAUSE) {
+            self.look(&mut state);
+        }
+        state.changes
+    }
+
+    /// The next certificates, as PEM, for a member that knows those with the fingerprints in `known`: about 48 KiB at most. Adds them
+    /// to `known`. Empty: there are no more.
+    pub fn piece(&self, known: &mut HashSet<String>) -> String {
+        let state = lock(&self.state);
+        let mut piece = String::new();
+        for it in state.kept.values().filter(|it| !it.validity.is_over()) {
+            if piece.len() < PIECE && known.insert(it.fingerprint.clone()) {
+                piece.push_str(&to_pem(&it.certificate));
+            }
+        }
+        piece
+    }
+
+    /// The fingerprints of all certificates that are kept.
+    pub fn fingerprints(&self) -> HashSet<String> {
+        lock(&self.state).kept.values().map(|it| it.fingerprint.clone()).collect()
+    }
+
+    /// Takes certificates, as PEM, that another member has sent. Keeps those that are newer than what was known. After the first one
+    /// that is not a renewed certificate of this grid, the rest is ignored.
+    pub fn take(&self, pem: &[u8]) -> Brought {
+        let mut state = lock(&self.state);
+        self.look(&mut state);
+        let (before, own_before) = (state.changes, state.newest.as_ref().map(|it| it.validity));
+        let refused = self.add_all(&mut state, pem).err();
+        let wrote_identity = self.write_identity(&mut state);
+        let wrote_kept = if state.changes == before { Ok(()) } else { self.write_kept(&mut state) };
+        let own = state.newest.as_ref().map(|it| it.validity).filter(|own| Some(*own) != own_before);
+        Brought { own, unwritten: wrote_identity.and(wrote_kept).err(), refused }
+    }
+
+    fn add_all(&self, state: &mut State, pem: &[u8]) -> Result<(), IdentityError> {
+        CertificateDer::pem_slice_iter(pem)
+            .try_for_each(|certificate| self.add(state, certificate.map_err(super::damaged)?))
+    }
+
+    /// The same with the text of a file. What is no renewed certificate of this grid is left out: the file may be of several grids.
+    fn add_found(&self, state: &mut State, text: &str) {
+        let certificates = CertificateDer::pem_slice_iter(text.as_bytes()).map_while(Result::ok);
+        certificates.for_each(|certificate| drop(self.add(state, certificate)));
+    }
+
+    /// Keeps a certificate, if it is newer than the one that is kept of the same holder.
+    ///
+    /// # Errors
+    /// The authority has not signed it so, or it is no member's.
+    fn add(&self, state: &mut State, certificate: CertificateDer<'static>) -> Result<(), IdentityError> {
+        let (holder, renewed) = self.read(certificate)?;
+        let is_older = state.kept.get(&holder).is_some_and(|kept| kept.validity.until >= renewed.validity.until);
+        if is_older || renewed.validity.is_over() {
+            return Ok(());
+        }
+        self.verifier.verify_client_cert(&renewed.certificate, &[], UnixTime::now())?;
+        let is_own = holder == self.holder;
+        if is_own {
+            state.is_unwritten |= self.adopt(state, &renewed)?;
+        }
+        if state.kept.len() >= MOST_RENEWED && !state.kept.contains_key(&holder) {
+            state.kept.retain(|_, kept| !kept.validity.is_over());
+        }
+        if state.kept.len() < MOST_RENEWED || state.kept.contains_key(&holder) {
+            state.kept.insert(holder, renewed);
+            state.changes += 1;
+        }
+        Ok(())
+    }
+
+    fn read(&self, certificate: CertificateDer<'static>) -> Result<(Holder, Renewed), IdentityError> {
+        if certificate.len() > LONGEST {
+            return Err(IdentityError::Damaged("it is too long".to_owned()));
+        }
+        let validity = Validity::of(&certificate, &*self.verifier)?;
+        let holder = Holder::of(&certificate)?;
+        Ok((holder, Renewed { fingerprint: fingerprint(&certificate), validity, certificate }))
+    }
+
+    /// Uses a verified certificate of the member itself from now on, if it ends later than the one that is used. Whether it does.
+    fn adopt(&self, state: &mut State, renewed: &Renewed) -> Result<bool, IdentityError> {
+        let used = match &state.newest {
+            Some(newest) => newest.validity,
+            None => Validity::of(&self.own.certificate, &*self.verifier)?,
+        };
+        if renewed.validity.until <= used.until {
+            return Ok(false);
+        }
+        let own = KeyedCertificate { certificate: renewed.certificate.clone(), key: self.own.key.clone_key() };
+        let server = server(self.verifier.clone(), &own, SESSIONS)?;
+        state.newest = Some(Newest { own, server, validity: renewed.validity });
+        Ok(true)
+    }
+
+    /// Reads the files that have changed since the last look. What is no certificate of this grid in them is ignored.
+    fn look(&self, state: &mut State) {
+        state.looked = Some(Instant::now());
+        for path in self.identity.iter().chain(&self.files) {
+            if !has_changed(state, path) {
+                continue;
+            }
+            let Ok(Some(text)) = read(path) else { continue };
+            if self.identity.as_ref() == Some(path) {
+                let _ = self.own_in(&text).ok().flatten().map(|own| self.adopt(state, &own));
+            } else {
+                self.add_found(state, &text);
+            }
+        }
+        let _ = self.write_identity(state);
+    }
+
+    /// The certificate of this member in the text of an identity file. `None`: the file is another member's.
+    fn own_in(&self, text: &str) -> Result<Option<Renewed>, IdentityError> {
+        let (holder, renewed) = self.read(first_certificate(text)?)?;
+        self.verifier.verify_client_cert(&renewed.certificate, &[], UnixTime::now())?;
+        Ok((holder == self.holder).then_some(renewed))
+    }
+
+    /// Replaces the certificate in the identity file by the newest one, unless another process has done so.
+    fn write_identity(&self, state: &mut State) -> io::Result<()> {
+        let (Some(path), Some(newest), true) = (&self.identity, &state.newest, state.is_unwritten) else {
+            return Ok(());
+        };
+        let write = || {
+            let locked = Locked::wait(path)?;
+            let text = read(path)?.ok_or(ErrorKind::NotFound)?;
+            let (holder, found) = first_certificate(&text).and_then(|it| self.read(it)).map_err(io::Error::other)?;
+            if holder != self.holder {
+                return Err(io::Error::other("the identity file is another member's by now"));
+            }
+            match found.validity.until >= newest.validity.until {
+                true => Ok(()),
+                false => locked.replace(with_certificate(&text, &newest.own.certificate)?.as_bytes()),
+            }
+        };
+        let written = write();
+        state.is_unwritten = false; // one attempt for each certificate: a folder that cannot be written stays so
+        written
+    }
+
+    /// Writes what is kept to the first file, with what other processes have added to it.
+    fn write_kept(&self, state: &mut State) -> io::Result<()> {
+        let Some(path) = self.files.first() else { return Ok(()) };
+        let locked = Locked::wait(path)?;
+        let found = read(path)?.unwrap_or_default();
+        self.add_found(state, &found);
+        let text: String = state.kept.values().map(|it| to_pem(&it.certificate)).collect();
+        if text == *found { Ok(()) } else { locked.replace(text.as_bytes()) }
+    }
+}
+
+/// Whether a file has changed since the last look.
+fn has_changed(state: &mut State, path: &Path) -> bool {
+    let seen = std::fs::metadata(path).ok().and_then(|found| Some((found.modified().ok()?, found.len())));
+    state.seen.insert(path.to_owned(), seen).flatten() != seen
+}
+
+/// The text of a file. `None`: there is none.
+fn read(path: &Path) -> io::Result<Option<Zeroizing<String>>> {
+    let mut text = Zeroizing::new(String::new());
+    match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file?.take(LONGEST_FILE).read_to_string(&mut text)?,
+    };
+    Ok(Some(text))
+}
+
+/// The text of an identity file with another certificate in place of its first.
+pub(super) fn with_certificate(text: &str, certificate: &CertificateDer<'_>) -> io::Result<Zeroizing<String>> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let part = text.find(BEGIN).and_then(|begin| Some((begin, begin + text[begin..].find(END)? + END.len())));
+    let (begin, end) = part.ok_or_else(|| io::Error::other("the identity file has no whole certificate"))?;
+    Ok([&text[..begin], to_pem(certificate).trim_end(), &text[end..]].concat().into())
+}
+
+/// A certificate as PEM, with the end of its last line.
+pub(super) fn to_pem(certificate: &CertificateDer<'_>) -> String {
+    let whole = Pem::new("CERTIFICATE", certificate.to_vec());
+    pem::encode_config(&whole, EncodeConfig::new().set_line_ending(LineEnding::LF))
+}
+
+#[cfg(test)]
+mod tests;
