@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,6 +85,9 @@ def test_a_space_in_a_task_works_after_the_executor_was_renewed(lab: Lab) -> Non
         lab.grid("renew", "labpc", "ada", "--days", "400")
         until(lambda: labpc.read_text() != before, timeout=PATIENCE, what="a new certificate at the executor")
         assert ada.read_text() != own
+        with pytest.raises(px.PhalanxError):
+            manager.submit(os._exit, 1).result()
+        # The next interpreter is made over the link that began with the certificates of before.
         manager.submit(put, space, 2).result()
         with grid.manager(contract=px.ParDegree(1)) as another:
             another.submit(put, space, 3).result()
