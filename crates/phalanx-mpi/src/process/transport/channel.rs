@@ -10,15 +10,18 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 const SLOTS: u64 = 256;
-/// Bytes of the ring.
-const RING: u64 = 256 << 10;
 /// Data that travels in the slot.
 pub const INLINE: usize = 20;
 /// Bytes that one slot announces: the receiver copies one chunk while the sender copies the next.
 const CHUNK: usize = 16 << 10;
 
-/// Bytes of a channel.
-pub(super) const CHANNEL: usize = size_of::<Ends>() + SLOTS as usize * size_of::<Slot>() + RING as usize;
+/// Bytes of a channel before its ring.
+const BEFORE_RING: usize = size_of::<Ends>() + SLOTS as usize * size_of::<Slot>();
+
+/// Bytes of a channel with a ring of so many bytes.
+pub(super) const fn channel_bytes(ring: usize) -> usize {
+    BEFORE_RING + ring
+}
 
 #[repr(C, align(128))]
 struct Ends {
@@ -51,28 +54,36 @@ const INLINE_AT: usize = 64 - INLINE;
 const _: () = assert!(size_of::<Slot>() == 64 && std::mem::offset_of!(Slot, header) + 36 <= INLINE_AT);
 
 #[derive(Debug, Clone, Copy)]
-struct Channel(NonNull<u8>);
+struct Channel {
+    start: NonNull<u8>,
+    /// Bytes of the ring: a power of two.
+    ring: u64,
+}
 
 impl Channel {
+    fn new(start: NonNull<u8>, ring: usize) -> Channel {
+        debug_assert!(ring.is_power_of_two());
+        Channel { start, ring: ring as u64 }
+    }
+
     #[inline]
     fn ends(&self) -> &Ends {
         // SAFETY: a channel begins with its ends; zero is valid.
-        unsafe { self.0.cast::<Ends>().as_ref() }
+        unsafe { self.start.cast::<Ends>().as_ref() }
     }
 
     #[inline]
     fn slot(&self, number: u64) -> *mut Slot {
         // SAFETY: within the channel.
-        unsafe { self.0.add(size_of::<Ends>()).cast::<Slot>().add((number % SLOTS) as usize).as_ptr() }
+        unsafe { self.start.add(size_of::<Ends>()).cast::<Slot>().add((number % SLOTS) as usize).as_ptr() }
     }
 
     /// The longest run of the ring from a position on, up to `most` bytes.
     #[inline]
     fn run(&self, position: u64, most: usize) -> (*mut u8, usize) {
-        let offset = (position % RING) as usize;
-        let start = size_of::<Ends>() + SLOTS as usize * size_of::<Slot>() + offset;
+        let offset = (position & (self.ring - 1)) as usize;
         // SAFETY: within the channel.
-        (unsafe { self.0.add(start).as_ptr() }, most.min(RING as usize - offset))
+        (unsafe { self.start.add(BEFORE_RING + offset).as_ptr() }, most.min(self.ring as usize - offset))
     }
 }
 
@@ -103,8 +114,8 @@ pub struct Sender {
 unsafe impl Send for Sender {}
 
 impl Sender {
-    pub(super) fn new(channel: NonNull<u8>) -> Sender {
-        Sender { channel: Channel(channel), slot: 0, ring: 0, seen: (0, 0) }
+    pub(super) fn new(start: NonNull<u8>, ring: usize) -> Sender {
+        Sender { channel: Channel::new(start, ring), slot: 0, ring: 0, seen: (0, 0) }
     }
 
     /// Puts the next chunk of a frame in, the first one with the header; how many bytes of `payload` that were. None when
@@ -143,7 +154,9 @@ impl Sender {
 
     #[inline]
     fn has_room(&mut self, bytes: usize) -> bool {
-        let has = |this: &Sender| this.slot - this.seen.0 < SLOTS && this.ring + bytes as u64 - this.seen.1 <= RING;
+        let has = |this: &Sender| {
+            this.slot - this.seen.0 < SLOTS && this.ring + bytes as u64 - this.seen.1 <= this.channel.ring
+        };
         if has(self) {
             return true;
         }
@@ -179,8 +192,8 @@ pub struct Chunk {
 }
 
 impl Receiver {
-    pub(super) fn new(channel: NonNull<u8>) -> Receiver {
-        Receiver { channel: Channel(channel), slot: 0, ring: 0 }
+    pub(super) fn new(start: NonNull<u8>, ring: usize) -> Receiver {
+        Receiver { channel: Channel::new(start, ring), slot: 0, ring: 0 }
     }
 
     /// The next chunk, with the header that was pushed with it.

@@ -7,11 +7,13 @@ use proptest::prelude::*;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
 
+const RING: usize = 256 << 10;
+
 struct Memory(NonNull<u8>, Layout);
 
 impl Memory {
     fn new() -> Memory {
-        let layout = Layout::from_size_align(CHANNEL, 4096).expect("a layout");
+        let layout = Layout::from_size_align(channel_bytes(RING), 4096).expect("a layout");
         // SAFETY: the layout has bytes.
         Memory(NonNull::new(unsafe { alloc_zeroed(layout) }).expect("memory"), layout)
     }
@@ -93,8 +95,8 @@ impl Taking {
 
 fn ends(memory: &Memory, lengths: &[usize]) -> (Sending, Taking) {
     let lengths: VecDeque<_> = lengths.iter().copied().collect();
-    let sending = Sending { sender: Sender::new(memory.0), lengths, number: 0, sent: 0 };
-    (sending, Taking { receiver: Receiver::new(memory.0), number: 0, got: Vec::new(), signs: 0 })
+    let sending = Sending { sender: Sender::new(memory.0, RING), lengths, number: 0, sent: 0 };
+    (sending, Taking { receiver: Receiver::new(memory.0, RING), number: 0, got: Vec::new(), signs: 0 })
 }
 
 /// Lets the sides act in turn, each as often as `turns` says, until all has arrived. How many accesses were out of order.
