@@ -204,14 +204,13 @@ fn a_slow_receiver_makes_the_sender_wait() {
 }
 
 fn wait_for(mut pair: Vec<Engine>) {
-    const COUNT: usize = 60; // more than a ring takes
     let data = bytes(60_000, 1);
-    let sends: Vec<_> = (0..COUNT).map(|_| pair[0].send(1, of(0, 3), borrowed(&data), Mode::Standard)).collect();
+    let sends: Vec<_> = (0..20).map(|_| pair[0].send(1, of(0, 3), borrowed(&data), Mode::Standard)).collect();
     assert!(sends.iter().flatten().count() > 10 && pair[0].is_blocked());
     settle(&mut pair);
     assert!(!pair[0].is_blocked());
     assert!(sends.into_iter().flatten().all(|send| pair[0].outcome(send).is_some()));
-    for _ in 0..COUNT {
+    for _ in 0..20 {
         let mut got = vec![0; 60_000];
         let receive = pair[1].receive(from(0, 3), room(&mut got));
         assert!(pair[1].outcome(receive).is_some());
@@ -285,8 +284,7 @@ fn what_was_sent_before_the_end_arrives() {
 fn a_loss_ends_what_was_under_way() {
     for make in [engines as Make, clear, private] {
         let mut pair = make(2);
-        const LENGTH: usize = 12_000_000; // more than a ring takes in three rounds
-        let (data, mut got) = (bytes(LENGTH, 1), vec![0; LENGTH]);
+        let (data, mut got) = (bytes(3_000_000, 1), vec![0; 3_000_000]);
         let receive = pair[0].receive(from(1, 3), room(&mut got));
         pair[1].send(0, Envelope { source: 1, ..of(1, 3) }, borrowed(&data), Mode::Standard);
         let send = pair[0].send(1, of(0, 5), borrowed(&data), Mode::Standard).expect("it is only offered");
@@ -544,8 +542,7 @@ fn a_message_that_was_taken_out_ends_with_its_sender() {
 fn a_farewell_ends_what_was_under_way() {
     for make in [engines as Make, clear, private] {
         let mut pair = make(2);
-        const LENGTH: usize = 12_000_000; // more than a ring takes in three rounds
-        let (data, mut got) = (bytes(LENGTH, 1), vec![0; LENGTH]);
+        let (data, mut got) = (bytes(3_000_000, 1), vec![0; 3_000_000]);
         let receive = pair[0].receive(from(1, 3), room(&mut got));
         pair[1].send(0, Envelope { source: 1, ..of(1, 3) }, borrowed(&data), Mode::Standard);
         let offered = pair[0].send(1, of(0, 5), borrowed(&data), Mode::Standard).expect("it is only offered");
