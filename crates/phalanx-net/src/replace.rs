@@ -19,14 +19,15 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Locked {
     path: PathBuf,
-    lock: File,
+    /// `None`: another account has made the lock. A file that cannot be written would be worse than one without a lock.
+    lock: Option<File>,
 }
 
 /// A process that is forked meanwhile has the lock's file open too, so that closing the file here would not release the lock.
 #[cfg(unix)]
 impl Drop for Locked {
     fn drop(&mut self) {
-        let _ = rustix::fs::flock(&self.lock, rustix::fs::FlockOperation::Unlock);
+        let _ = self.lock.as_ref().map(|lock| rustix::fs::flock(lock, rustix::fs::FlockOperation::Unlock));
     }
 }
 
@@ -37,7 +38,10 @@ impl Locked {
     /// The folder cannot be written, or another process holds its lock for too long.
     pub fn wait(path: &Path) -> io::Result<Locked> {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let lock = private().create(true).open(path.with_file_name(LOCK))?;
+        let lock = match private().create(true).open(path.with_file_name(LOCK)) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(Locked { path, lock: None }),
+            lock => lock?,
+        };
         let until = Instant::now() + PATIENCE;
         while !is_locked(&lock)? {
             if Instant::now() >= until {
@@ -45,7 +49,7 @@ impl Locked {
             }
             thread::sleep(PAUSE);
         }
-        Ok(Locked { path, lock })
+        Ok(Locked { path, lock: Some(lock) })
     }
 
     /// Replaces the file in one step. It keeps its mode and its owner. A new file is for its owner alone.
@@ -211,5 +215,19 @@ mod tests {
         fs::remove_file(&lock).expect("removed");
         symlink(folder.path().join("elsewhere"), &lock).expect("a link");
         Locked::wait(&folder.path().join("file")).expect_err("a link");
+    }
+
+    /// A lock that another account has made does not keep files from being written.
+    #[cfg(unix)]
+    #[test]
+    fn a_lock_that_cannot_be_opened_is_done_without() {
+        use std::fs::Permissions;
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, lock) = (folder.path().join("file"), folder.path().join(LOCK));
+        fs::write(&lock, "").expect("written");
+        fs::set_permissions(&lock, Permissions::from_mode(0o000)).expect("set");
+        Locked::wait(&path).and_then(|locked| locked.replace(b"new")).expect("replaced");
+        assert_eq!(fs::read(&path).expect("read"), b"new");
     }
 }

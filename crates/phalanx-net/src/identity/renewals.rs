@@ -24,8 +24,8 @@ use zeroize::Zeroizing;
 
 /// Time between two looks at the files, while nobody asks for the newest certificate.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Longest file that is read, in bytes. It has room for all members that are kept.
-const LONGEST_FILE: u64 = 1 << 20;
+/// Longest file that is read, in bytes. It has room for the certificates of all members of a large grid.
+const LONGEST_FILE: u64 = 16 << 20;
 /// Longest certificate of a member, in bytes. Those of the authority have about 500, and names have at most 63 letters.
 const LONGEST: usize = 1024;
 /// Most members whose renewed certificates are kept.
@@ -129,7 +129,10 @@ impl Renewals {
     pub(super) fn newest(&self) -> Option<Newest> {
         let mut state = lock(&self.state);
         self.look(&mut state);
-        state.newest.clone()
+        let newest = state.newest.clone();
+        drop(state);
+        let _ = self.write_identity();
+        newest
     }
 
     /// A digest of all certificates that are kept. Members with the same ones have the same digest.
@@ -146,7 +149,10 @@ impl Renewals {
         if state.looked.is_none_or(|looked| looked.elapsed() >= PAUSE) {
             self.look(&mut state);
         }
-        state.changes
+        let changes = state.changes;
+        drop(state);
+        let _ = self.write_identity();
+        changes
     }
 
     /// The next certificates, as PEM, for a member that knows those with the fingerprints in `known`: about 48 KiB at most. Adds them
@@ -170,38 +176,68 @@ impl Renewals {
     /// Takes certificates, as PEM, that another member has sent. Keeps those that are newer than what was known. After the first one
     /// that is not a renewed certificate of this grid, the rest is ignored.
     pub fn take(&self, pem: &[u8]) -> Brought {
+        let (verified, refused) = self.verified(pem);
         let mut state = lock(&self.state);
         self.look(&mut state);
         let (before, own_before) = (state.changes, state.newest.as_ref().map(|it| it.validity));
-        let refused = self.add_all(&mut state, pem).err();
-        let wrote_identity = self.write_identity(&mut state);
-        let wrote_kept = if state.changes == before { Ok(()) } else { self.write_kept(&mut state) };
+        let refused = verified.into_iter().try_for_each(|it| self.keep(&mut state, it)).err().or(refused);
+        let has_changed = state.changes != before;
         let own = state.newest.as_ref().map(|it| it.validity).filter(|own| Some(*own) != own_before);
+        drop(state); // a write may take long, and handshakes need the state
+        let wrote_identity = self.write_identity();
+        let wrote_kept = if has_changed { self.write_kept() } else { Ok(()) };
         Brought { own, unwritten: wrote_identity.and(wrote_kept).err(), refused }
     }
 
-    fn add_all(&self, state: &mut State, pem: &[u8]) -> Result<(), IdentityError> {
-        CertificateDer::pem_slice_iter(pem)
-            .try_for_each(|certificate| self.add(state, certificate.map_err(super::damaged)?))
+    /// The certificates before the first one that is not a member's, signed by the authority, and what is wrong with that one.
+    fn verified(&self, pem: &[u8]) -> (Vec<(Holder, Renewed)>, Option<IdentityError>) {
+        let mut verified = Vec::new();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            match certificate.map_err(super::damaged).and_then(|certificate| self.verify(certificate)) {
+                Ok(it) => verified.push(it),
+                Err(error) => return (verified, Some(error)),
+            }
+        }
+        (verified, None)
     }
 
-    /// The same with the text of a file. What is no renewed certificate of this grid is left out: the file may be of several grids.
-    fn add_found(&self, state: &mut State, text: &str) {
-        let certificates = CertificateDer::pem_slice_iter(text.as_bytes()).map_while(Result::ok);
-        certificates.for_each(|certificate| drop(self.add(state, certificate)));
-    }
-
-    /// Keeps a certificate, if it is newer than the one that is kept of the same holder.
+    /// Reads a certificate. One that has ended counts as well: it may have been on its way.
     ///
     /// # Errors
     /// The authority has not signed it so, or it is no member's.
-    fn add(&self, state: &mut State, certificate: CertificateDer<'static>) -> Result<(), IdentityError> {
+    fn verify(&self, certificate: CertificateDer<'static>) -> Result<(Holder, Renewed), IdentityError> {
         let (holder, renewed) = self.read(certificate)?;
+        let at_end = UnixTime::since_unix_epoch(Duration::from_secs(renewed.validity.until));
+        let now = if renewed.validity.is_over() { at_end } else { UnixTime::now() };
+        self.verifier.verify_client_cert(&renewed.certificate, &[], now)?;
+        Ok((holder, renewed))
+    }
+
+    /// Keeps the certificates in the text of a file. Returns those that are left out, unless a later one is kept of the same member: the
+    /// file may be of several grids, or of a grid with very many members.
+    fn keep_found(&self, state: &mut State, text: &str) -> Vec<CertificateDer<'static>> {
+        let mut others = Vec::new();
+        for certificate in CertificateDer::pem_slice_iter(text.as_bytes()).map_while(Result::ok) {
+            let verified = self.verify(certificate.clone());
+            let Ok((holder, renewed)) = verified else {
+                others.push(certificate);
+                continue;
+            };
+            let is_over = renewed.validity.is_over();
+            let kept = self.keep(state, (holder.clone(), renewed));
+            if !is_over && (kept.is_err() || !state.kept.contains_key(&holder)) {
+                others.push(certificate);
+            }
+        }
+        others
+    }
+
+    /// Keeps a verified certificate, if it is newer than the one that is kept of the same holder.
+    fn keep(&self, state: &mut State, (holder, renewed): (Holder, Renewed)) -> Result<(), IdentityError> {
         let is_older = state.kept.get(&holder).is_some_and(|kept| kept.validity.until >= renewed.validity.until);
         if is_older || renewed.validity.is_over() {
             return Ok(());
         }
-        self.verifier.verify_client_cert(&renewed.certificate, &[], UnixTime::now())?;
         let is_own = holder == self.holder;
         if is_own {
             state.is_unwritten |= self.adopt(state, &renewed)?;
@@ -251,10 +287,9 @@ impl Renewals {
             if self.identity.as_ref() == Some(path) {
                 let _ = self.own_in(&text).ok().flatten().map(|own| self.adopt(state, &own));
             } else {
-                self.add_found(state, &text);
+                self.keep_found(state, &text);
             }
         }
-        let _ = self.write_identity(state);
     }
 
     /// The certificate of this member in the text of an identity file. `None`: the file is another member's.
@@ -265,34 +300,34 @@ impl Renewals {
     }
 
     /// Replaces the certificate in the identity file by the newest one, unless another process has done so.
-    fn write_identity(&self, state: &mut State) -> io::Result<()> {
-        let (Some(path), Some(newest), true) = (&self.identity, &state.newest, state.is_unwritten) else {
-            return Ok(());
-        };
-        let write = || {
-            let locked = Locked::wait(path)?;
-            let text = read(path)?.ok_or(ErrorKind::NotFound)?;
-            let (holder, found) = first_certificate(&text).and_then(|it| self.read(it)).map_err(io::Error::other)?;
-            if holder != self.holder {
-                return Err(io::Error::other("the identity file is another member's by now"));
-            }
-            match found.validity.until >= newest.validity.until {
-                true => Ok(()),
-                false => locked.replace(with_certificate(&text, &newest.own.certificate)?.as_bytes()),
-            }
-        };
-        let written = write();
-        state.is_unwritten = false; // one attempt for each certificate: a folder that cannot be written stays so
-        written
+    fn write_identity(&self) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        // One attempt for each certificate: a folder that cannot be written stays so.
+        let is_unwritten = std::mem::take(&mut state.is_unwritten);
+        let newest = state.newest.clone().filter(|_| is_unwritten);
+        drop(state);
+        let (Some(path), Some(newest)) = (&self.identity, newest) else { return Ok(()) };
+        let locked = Locked::wait(path)?;
+        let text = read(path)?.ok_or(ErrorKind::NotFound)?;
+        let (holder, found) = first_certificate(&text).and_then(|it| self.read(it)).map_err(io::Error::other)?;
+        if holder != self.holder {
+            return Err(io::Error::other("the identity file is another member's by now"));
+        }
+        match found.validity.until >= newest.validity.until {
+            true => Ok(()),
+            false => locked.replace(with_certificate(&text, &newest.own.certificate)?.as_bytes()),
+        }
     }
 
     /// Writes what is kept to the first file, with what other processes have added to it.
-    fn write_kept(&self, state: &mut State) -> io::Result<()> {
+    fn write_kept(&self) -> io::Result<()> {
         let Some(path) = self.files.first() else { return Ok(()) };
         let locked = Locked::wait(path)?;
         let found = read(path)?.unwrap_or_default();
-        self.add_found(state, &found);
-        let text: String = state.kept.values().map(|it| to_pem(&it.certificate)).collect();
+        let mut state = lock(&self.state);
+        let others = self.keep_found(&mut state, &found);
+        let text: String = state.kept.values().map(|it| &it.certificate).chain(&others).map(to_pem).collect();
+        drop(state);
         if text == *found { Ok(()) } else { locked.replace(text.as_bytes()) }
     }
 }
@@ -308,8 +343,11 @@ fn read(path: &Path) -> io::Result<Option<Zeroizing<String>>> {
     let mut text = Zeroizing::new(String::new());
     match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file?.take(LONGEST_FILE).read_to_string(&mut text)?,
+        file => file?.take(LONGEST_FILE + 1).read_to_string(&mut text)?,
     };
+    if text.len() as u64 > LONGEST_FILE {
+        return Err(io::Error::other("it is too long"));
+    }
     Ok(Some(text))
 }
 

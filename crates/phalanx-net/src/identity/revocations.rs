@@ -137,6 +137,7 @@ impl Revocations {
         let Some(list) = list.filter(is_newer) else { return Ok(None) };
         let number = list.number;
         state.adopt(list, text.to_owned());
+        drop(state); // a write may take long, and handshakes need the state
         Ok(Some(Taken { number, unwritten: self.write(file, number, text).err() }))
     }
 
@@ -145,6 +146,7 @@ impl Revocations {
         let locked = Locked::wait(file)?;
         match self.read(file)? {
             Some((found, _)) if found.number >= number => Ok(()),
+            None if file.exists() => Err(io::Error::other(format!("{} is another grid's list", file.display()))),
             _ => locked.replace(text.as_bytes()),
         }
     }

@@ -247,3 +247,39 @@ fn only_certificates_of_the_authority_are_renewed() {
     let lasts = |it: &Issued| it.validity.until - it.validity.from;
     assert_eq!(lasts(&again), lasts(&issued), "it is good for as long as the one before");
 }
+
+/// A file of renewed certificates may be of several grids, and of one that is larger than what a member keeps.
+#[test]
+fn certificates_that_a_member_does_not_keep_stay_in_the_file() {
+    let (grid, other) = (Grid::new(), Grid::new());
+    let text = grid.issue(Role::User, "ada");
+    let member = grid.member(Role::User, &text, "ada");
+    let theirs = other.renew(&other.issue(Role::User, "eve"), 30 * DAY);
+    fs::write(grid.path("ada.renewed"), &theirs).expect("written");
+    let of_bob = grid.renew(&grid.issue(Role::User, "bob"), 30 * DAY);
+    let brought = renewals(&member).take(of_bob.as_bytes());
+    assert!(brought.refused.is_none() && brought.unwritten.is_none(), "{brought:?}");
+    let file = grid.file("ada.renewed");
+    assert!(file.contains(&theirs) && file.contains(&of_bob));
+}
+
+/// An end that sends forged certificates is found out also by those that would change nothing.
+#[test]
+fn a_forged_certificate_that_has_ended_or_is_older_is_refused() {
+    let (grid, stranger) = (Grid::new(), Grid::new());
+    let member = grid.member(Role::User, &grid.issue(Role::User, "ada"), "ada");
+    let forged = stranger.renew(&stranger.issue(Role::User, "bob"), Duration::from_secs(1));
+    let of_bob = grid.renew(&grid.issue(Role::User, "bob"), Duration::from_secs(1));
+    let is_over = |pem: &str| {
+        let certificate = first_certificate(pem).expect("a certificate");
+        renewals(&member).read(certificate).expect("readable").1.validity.is_over()
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while !(is_over(&forged) && is_over(&of_bob)) {
+        assert!(Instant::now() < until, "they end");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(renewals(&member).take(forged.as_bytes()).refused.is_some());
+    assert!(renewals(&member).take(of_bob.as_bytes()).refused.is_none(), "it may have been on its way");
+    assert!(renewals(&member).fingerprints().is_empty());
+}

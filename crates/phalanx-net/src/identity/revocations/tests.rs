@@ -174,3 +174,16 @@ fn of_two_lists_that_processes_write_at_the_same_time_the_newer_one_stays() {
     revocations.write(&file, 1, &first).expect("nothing fails");
     assert_eq!(fs::read_to_string(&file).expect("read"), second);
 }
+
+#[test]
+fn the_list_of_another_grid_is_not_overwritten() {
+    let (grid, other, folder) = (Grid::new(), Grid::new(), tempfile::tempdir().expect("a folder"));
+    let (file, one) = (folder.path().join("revoked.txt"), grid.issue("one"));
+    let theirs = other.revoke(None, "eve", &other.issue("eve"));
+    fs::write(&file, &theirs).expect("written");
+    let revocations = Revocations::new(grid.certificate.clone(), vec![file.clone()]);
+    let taken = revocations.take(&grid.revoke(None, "one", &one)).expect("a list").expect("newer");
+    assert!(taken.unwritten.is_some_and(|why| why.to_string().ends_with("is another grid's list")));
+    check(&revocations, &one).expect_err("it is heeded all the same");
+    assert_eq!(fs::read_to_string(&file).expect("read"), theirs);
+}
