@@ -9,7 +9,7 @@ use crate::delegated::Papers;
 use crate::door::{Door, Peer, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::log::{Log, Severity};
-use crate::places::{Given, Holder, Places, Request, SHARE_PATIENCE};
+use crate::places::{Given, Holder, Overdue, Places, Request, SHARE_PATIENCE};
 use crate::quota::{Entered, Quota};
 #[cfg(target_os = "linux")]
 use crate::ranks::serve::{Folders, Terms, serve as serve_program};
@@ -488,11 +488,10 @@ impl Service {
     /// Starts an interpreter, at once or as soon as a place is free.
     fn recruit(&self, session: &Session, number: u32, levels: Levels, program: [u8; 16], waits: bool) {
         let holder = Holder { user: session.user.clone(), program };
-        let checked =
-            session.check(number, levels).and_then(|()| match self.places.is_waiting(session.number, number) {
-                true => Err(made_before()),
-                false => self.requests.enter(&session.user),
-            });
+        let checked = session.check(number, levels).and_then(|()| match self.places.is_open(session.number, number) {
+            true => Err(made_before()),
+            false => self.requests.enter(&session.user),
+        });
         match checked {
             Ok(entered) => {
                 let (session, since) = (session.number, Instant::now());
@@ -509,27 +508,35 @@ impl Service {
     /// another session, of any user, did not give back in time: that session's own thread may be held up by its manager.
     fn look_at_places(&self, session: &Session) {
         let look = self.places.look(session.number, Instant::now());
+        for late in look.overdue {
+            self.take(late);
+        }
         look.given.into_iter().for_each(|given| self.start(session, given));
+        if !look.refused.is_empty() && session.link.is_blocked() {
+            return session.link.close(); // the manager reads no answers, which would fill the memory
+        }
         for request in look.refused {
-            let reason = format!("all {} interpreters of this machine are in use", self.options.capacity);
-            refuse(session, request.number, reason);
+            refuse(session, request.number, self.in_use());
         }
         let told = std::mem::replace(&mut *lock(&session.told), look.keep);
         if told != look.keep {
             let (keep, patience) = (look.keep, SHARE_PATIENCE.as_millis() as u32);
             tell(&session.link, &FromExecutor::Share { keep, patience });
         }
-        for (number, count) in look.overdue {
-            let Some(late) = lock(&self.sessions).get(&number).cloned() else { continue };
-            self.take(&late, count as usize);
-        }
     }
 
-    /// Takes interpreters from a session for another user: the newest ones.
-    fn take(&self, session: &Session, count: usize) {
+    fn in_use(&self) -> String {
+        format!("all {} interpreters of this machine are in use", self.options.capacity)
+    }
+
+    /// Takes places from a session for another user: those that it has not used yet, and its newest interpreters.
+    fn take(&self, late: Overdue) {
+        let Some(session) = lock(&self.sessions).get(&late.session).cloned() else { return };
+        let session = &*session;
+        late.unused.into_iter().for_each(|given| refuse(session, given.into_parts().0.number, self.in_use()));
         let mut newest: Vec<u32> = lock(&session.interpreters).keys().copied().collect();
         newest.sort_unstable_by_key(|request| std::cmp::Reverse(*request));
-        let taken: Vec<u32> = newest.into_iter().take(count).collect();
+        let taken: Vec<u32> = newest.into_iter().take(late.interpreters as usize).collect();
         let what = format!("{} did not give interpreters back in time: they are taken for another user", session.user);
         self.log.limited(Severity::Info, &what, &what);
         for request in taken {
@@ -558,6 +565,9 @@ impl Service {
         levels: Levels,
         place: Box<dyn Any + Send>,
     ) -> io::Result<(Token, Vec<u8>)> {
+        if lock(&session.interpreters).contains_key(&request) {
+            return Err(made_before());
+        }
         let identity = |error: IdentityError| io::Error::other(error);
         let own = KeyedCertificate::ephemeral().map_err(identity)?;
         let secrets = levels.need_handshake().then(|| Secrets::new(&own, &session.certificate));

@@ -61,8 +61,18 @@ pub struct Look {
     pub refused: Vec<Request>,
     /// How many interpreters the link may keep. `None`: all.
     pub keep: Option<u32>,
-    /// The links, of any user, that did not give places back in time, and how many are to be taken from each.
-    pub overdue: Vec<(u64, u32)>,
+    /// The links, of any user, that did not give places back in time.
+    pub overdue: Vec<Overdue>,
+}
+
+/// A link that did not give places back in time.
+#[derive(Debug)]
+pub struct Overdue {
+    pub session: u64,
+    /// How many of its interpreters are to be taken.
+    pub interpreters: u32,
+    /// Places that it had got for requests and not used yet. They are given back when these are dropped.
+    pub unused: Vec<Given>,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +93,16 @@ struct Seated {
 }
 
 impl Desk {
+    /// So many places are to be taken from a link: first those that it has not used yet.
+    fn overdue(&mut self, session: u64, count: u32) -> Overdue {
+        let mut unused = self.given.remove(&session).unwrap_or_default();
+        let kept = unused.split_off(unused.len().min(count as usize));
+        if !kept.is_empty() {
+            self.given.insert(session, kept);
+        }
+        Overdue { session, interpreters: count - unused.len() as u32, unused }
+    }
+
     /// A link has given back the place of an interpreter.
     pub(super) fn gave_back(&mut self, session: u64) {
         let Some(seated) = self.links.get_mut(&session) else { return };
@@ -100,10 +120,11 @@ impl Places {
         lock(&self.state).desk.waiting.push_back(request);
     }
 
-    /// Whether this request of a link waits.
-    pub fn is_waiting(&self, session: u64, number: u32) -> bool {
-        let same = |it: &Request| (it.session, it.number) == (session, number);
-        lock(&self.state).desk.waiting.iter().any(same)
+    /// Whether this request of a link waits, or has a place that the link has not seen yet.
+    pub fn is_open(&self, session: u64, number: u32) -> bool {
+        let desk = &lock(&self.state).desk;
+        let waits = desk.waiting.iter().any(|it| (it.session, it.number) == (session, number));
+        waits || desk.given.get(&session).is_some_and(|given| given.iter().any(|it| it.request.number == number))
     }
 
     /// Gives free places to requests, decides which users are asked for places, and says what there is to do for a link.
@@ -111,10 +132,12 @@ impl Places {
         let mut state = lock(&self.state);
         self.give(&mut state);
         let asked = state.ask(self.capacity);
+        let given = state.desk.given.remove(&session).unwrap_or_default();
         let overdue = state.owe(&asked, now);
+        let overdue = overdue.into_iter().map(|(session, count)| state.desk.overdue(session, count)).collect();
         let refused = state.refuse(self.capacity, session, now, !asked.is_empty());
         let keep = asked.get(&session).map(|count| state.desk.links[&session].interpreters - count);
-        Look { given: state.desk.given.remove(&session).unwrap_or_default(), refused, keep, overdue }
+        Look { given, refused, keep, overdue }
     }
 
     /// Forgets a request that its manager has given up. Returns whether it had no answer yet.

@@ -7,7 +7,7 @@
 
 mod desk;
 
-pub use desk::{Given, Request, SHARE_PATIENCE};
+pub use desk::{Given, Overdue, Request, SHARE_PATIENCE};
 
 use desk::Desk;
 use phalanx_net::sync::lock;

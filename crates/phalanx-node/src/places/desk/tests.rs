@@ -40,7 +40,7 @@ impl Machine {
     fn look(&mut self, session: u64, at: u64) -> (Option<u32>, usize, Vec<(u64, u32)>) {
         let look = self.places.look(session, self.at(at));
         self.running.entry(session).or_default().extend(look.given);
-        (look.keep, look.refused.len(), look.overdue)
+        (look.keep, look.refused.len(), look.overdue.iter().map(|it| (it.session, it.interpreters)).collect())
     }
 
     fn has(&self, session: u64) -> usize {
@@ -154,10 +154,35 @@ fn a_request_that_is_withdrawn_gets_no_place() {
     machine.request(0, 1, 0);
     machine.look(0, 0);
     machine.request(10, 1, 0);
-    assert!(machine.places.is_waiting(10, 2) && machine.places.withdraw(10, 2) && !machine.places.withdraw(10, 2));
+    assert!(machine.places.is_open(10, 2) && machine.places.withdraw(10, 2) && !machine.places.withdraw(10, 2));
     machine.running.clear();
     machine.request(10, 1, 0);
     machine.look(0, 0);
-    assert!(machine.places.withdraw(10, 3), "it has a place, and bob's link has not seen it");
+    assert!(machine.places.is_open(10, 3), "its number is in use");
+    assert!(
+        machine.places.withdraw(10, 3) && !machine.places.is_open(10, 3),
+        "it has a place, and bob's link has not seen it"
+    );
     assert!(lock(&machine.places.state).used.is_empty());
+}
+
+/// A link that never looks cannot keep what it has got.
+#[test]
+fn places_that_were_not_used_yet_are_taken_first() {
+    let mut machine = Machine::new(4);
+    machine.request(0, 2, 0);
+    machine.look(0, 0);
+    machine.request(0, 2, 0);
+    machine.look(1, 0); // gives them to link 0, which does not look
+    machine.request(10, 2, 0);
+    machine.look(10, 0);
+    let patience = SHARE_PATIENCE.as_millis() as u64;
+    let look = machine.places.look(10, machine.at(patience));
+    assert_eq!(
+        look.overdue.iter().map(|it| (it.session, it.interpreters, it.unused.len())).collect::<Vec<_>>(),
+        [(0, 0, 2)]
+    );
+    drop(look);
+    machine.look(10, patience);
+    assert_eq!((machine.has(10), machine.has(0)), (2, 2));
 }
