@@ -1,7 +1,7 @@
 """How far a machine's two cores are from each other: in a virtual machine that changes while it runs.
 
-Its host may run both on the two threads of one core now, and on two cores a few seconds later. Short messages take up to
-three times as long then, whatever the library, so libraries that take turns are compared only at one distance.
+Its host may run both on the two threads of one core now, and on two cores a few seconds later. Short messages take
+up to three times as long then, whatever the library, so libraries that take turns are compared only at one distance.
 """
 
 from __future__ import annotations
