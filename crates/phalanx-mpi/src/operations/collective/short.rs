@@ -20,9 +20,13 @@ const FEW: usize = 8;
 
 /// The communicator, where its operations go in no levels.
 fn comm(handle: u32) -> Option<Held<Comm>> {
-    let is_plain = |comm: &Held<Comm>| comm.remote.is_none() && !comm.is_revoked();
-    let comm = world().ok().filter(|world| world.machines.is_empty()).and_then(|_| Comm::held(handle));
-    comm.filter(is_plain)
+    let world = world().ok()?;
+    Comm::held(handle).filter(|comm| goes_short(world, comm))
+}
+
+/// Whether the operations of a communicator go in no levels, and between all of its ranks.
+fn goes_short(world: &World, comm: &Comm) -> bool {
+    world.machines.is_empty() && comm.remote.is_none() && !comm.is_revoked()
 }
 
 /// What came of an operation; None when it is not to be done so.
@@ -33,9 +37,9 @@ pub fn short_barrier(handle: u32) -> Done {
     Some(meet(Call::new(world().ok()?, comm(handle)?)))
 }
 
-/// Nobody returns before all of an intracommunicator have called. None where its ranks live on several machines, or where it was revoked.
+/// A barrier of a communicator that has no handle.
 pub fn meet_now(world: &'static World, comm: &Arc<Comm>) -> Done {
-    (world.machines.is_empty() && !comm.is_revoked()).then(|| meet(Call::new(world, comm.clone())))
+    goes_short(world, comm).then(|| meet(Call::new(world, comm.clone())))
 }
 
 fn meet(call: Call) -> Result<()> {

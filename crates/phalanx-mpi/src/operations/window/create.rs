@@ -129,8 +129,7 @@ async fn open(call: Call, flavor: Flavor, parts: Vec<Part>, memory: Memory, hint
 impl Window {
     /// That the window may be freed now.
     pub fn check_close(&self) -> Result<()> {
-        let epochs = &lock(&self.state).epochs;
-        match epochs.is_locking() || epochs.started.is_some() || epochs.exposed.is_some() {
+        match lock(&self.state).epochs.is_inside() {
             true if !self.comm.is_revoked() => fail(Class::RmaSync, "win is freed inside an epoch"),
             _ => Ok(()),
         }

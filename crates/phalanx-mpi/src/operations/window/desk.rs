@@ -148,13 +148,8 @@ impl Lock {
         let _ = self.holders.fetch_update(Ordering::SeqCst, Ordering::SeqCst, without);
     }
 
-    /// Whether anybody waits for it.
-    #[inline]
-    pub fn is_awaited(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) != 0
-    }
-
     /// Whose turn it is among those who wait and these.
+    #[inline]
     pub fn next(&self, lost: u64, these: u64) -> Option<u32> {
         let waiting = self.waiting.load(Ordering::SeqCst) & !lost | these;
         let behind = (self.last.load(Ordering::SeqCst) + 1) % u64::BITS;

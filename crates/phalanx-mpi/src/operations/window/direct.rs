@@ -41,10 +41,11 @@ impl Window {
     /// Whether operations on a target's part need no message; fails when the target was lost.
     #[inline]
     pub(super) fn reaches(&self, target: usize) -> Result<bool> {
-        let Some((mapping, number)) = self.mapping().and_then(|it| Some((it, it.number(target)?))) else {
-            return Ok(false);
-        };
-        if mapping.is_lost(number) { Err(self.loss_of(target)) } else { Ok(true) }
+        match self.mapping().and_then(|mapping| mapping.number(target)) {
+            None => Ok(false),
+            Some(_) if self.open.reaches(target) => Ok(true),
+            Some(_) => Err(self.loss_of(target)),
+        }
     }
 
     /// Nothing is to be done any more in the memory of a rank that was lost.

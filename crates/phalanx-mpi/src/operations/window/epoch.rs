@@ -19,11 +19,8 @@ impl Window {
     pub async fn fence(&self, assert: i32) -> Result<()> {
         self.comm.check_revoked()?;
         let call = Call::new(self.world, self.comm.clone());
-        {
-            let epochs = &lock(&self.state).epochs;
-            if epochs.is_locking() || epochs.started.is_some() || epochs.exposed.is_some() {
-                return fail(Class::RmaSync, "a fence inside an epoch of MPI_Win_lock, MPI_Win_start or MPI_Win_post");
-            }
+        if lock(&self.state).epochs.is_inside() {
+            return fail(Class::RmaSync, "a fence inside an epoch of MPI_Win_lock, MPI_Win_start or MPI_Win_post");
         }
         let settled = self.settle(None).await;
         let met = barrier(&call).await;
@@ -35,8 +32,7 @@ impl Window {
     pub(super) fn fence_now(&self, assert: i32) -> Option<Result<()>> {
         {
             let state = lock(&self.state);
-            let Epochs { started, exposed, .. } = &state.epochs;
-            if state.epochs.is_locking() || started.is_some() || exposed.is_some() || !state.is_all_settled() {
+            if state.epochs.is_inside() || !state.has_nothing_pending() {
                 return None;
             }
         }
@@ -208,7 +204,7 @@ impl Window {
 
     /// The lock of a target in shared memory; None where it is asked for by message: where ranks of several machines may want it, or
     /// more ranks than it has bits for.
-    fn shared_lock(&self, target: usize) -> Option<&Lock> {
+    pub(super) fn shared_lock(&self, target: usize) -> Option<&Lock> {
         let mapping = self.mapping().filter(|mapping| mapping.has_all() && self.comm.size() <= MOST_LOCKERS)?;
         Some(&mapping.desk(target)?.lock)
     }
@@ -230,7 +226,7 @@ impl Window {
             its.give_up(own);
         }
         if taken.is_err() || !exclusive {
-            self.wake_next(target); // who can share it, or had waited for this one's turn
+            self.wake_next(its); // who can share it, or had waited for this one's turn
         }
         self.note_direct();
         taken
@@ -240,14 +236,14 @@ impl Window {
     fn give_back(&self, target: usize) -> Result<()> {
         let Some(its) = self.shared_lock(target) else { return self.tell(target, &Word::Unlock, &[]) };
         its.leave(self.comm.rank as u32);
-        self.wake_next(target);
+        self.wake_next(its);
         self.reaches(target).map(drop)
     }
 
-    /// Wakes the rank whose turn it is to take a target's lock in shared memory.
-    pub(super) fn wake_next(&self, target: usize) {
-        let lost = self.mapping().map_or(0, Mapping::first_lost);
-        if let Some(next) = self.shared_lock(target).and_then(|its| its.next(lost, 0)) {
+    /// Wakes the rank whose turn it is to take a lock in shared memory.
+    #[inline]
+    pub(super) fn wake_next(&self, its: &Lock) {
+        if let Some(next) = its.next(self.mapping().map_or(0, Mapping::first_lost), 0) {
             let _ = self.tell(next as usize, &Word::Look, &[]); // who is gone wants it no more
         }
     }
@@ -280,8 +276,8 @@ impl Window {
         epochs.set_locked(target, true);
         self.open.set_locked(target, true);
         drop(state);
-        if !exclusive && its.is_awaited() {
-            self.wake_next(target); // who can share it
+        if !exclusive {
+            self.wake_next(its); // who can share it
         }
         true
     }
@@ -298,9 +294,7 @@ impl Window {
         state.epochs.set_locked(target, false);
         drop(state);
         its.leave(self.comm.rank as u32);
-        if its.is_awaited() {
-            self.wake_next(target);
-        }
+        self.wake_next(its);
         true
     }
 

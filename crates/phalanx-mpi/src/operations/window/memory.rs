@@ -50,16 +50,15 @@ pub(super) struct Mapping {
     /// By rank of the window: the number of its desk; none for ranks of other machines.
     numbers: Vec<Option<u32>>,
     members: usize,
-    /// A bit for each desk whose process was lost.
-    lost: Vec<AtomicU64>,
+    /// A bit for each of the first 64 desks whose process was lost.
+    lost: AtomicU64,
 }
 
 impl Mapping {
     fn new(base: usize, length: usize, size: usize, members: &[usize]) -> Mapping {
         let mut numbers = vec![None; size];
         members.iter().enumerate().for_each(|(number, rank)| numbers[*rank] = Some(number as u32));
-        let lost = (0..members.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Mapping { base, length, numbers, members: members.len(), lost }
+        Mapping { base, length, numbers, members: members.len(), lost: AtomicU64::new(0) }
     }
 
     /// Whether all ranks of the window have mapped it.
@@ -83,19 +82,14 @@ impl Mapping {
 
     /// A rank was lost. Others' ranks are none of it.
     pub fn lose(&self, rank: usize) {
-        if let Some(number) = self.numbers[rank] {
-            self.lost[number as usize / 64].fetch_or(1 << (number % 64), Ordering::SeqCst);
+        if let Some(number) = self.numbers[rank].filter(|number| *number < u64::BITS) {
+            self.lost.fetch_or(1 << number, Ordering::SeqCst);
         }
-    }
-
-    #[inline]
-    pub fn is_lost(&self, number: u32) -> bool {
-        self.lost[number as usize / 64].load(Ordering::Relaxed) >> (number % 64) & 1 == 1
     }
 
     /// Those with the first 64 desks that were lost.
     pub fn first_lost(&self) -> u64 {
-        self.lost[0].load(Ordering::SeqCst)
+        self.lost.load(Ordering::SeqCst)
     }
 }
 

@@ -240,8 +240,8 @@ impl State {
         self.pending[target] == 0 && self.failures.is_empty()
     }
 
-    /// The same of all targets.
-    pub(super) fn is_all_settled(&self) -> bool {
+    /// Whether nothing is under way on any target, and nothing has failed anywhere.
+    pub(super) fn has_nothing_pending(&self) -> bool {
         self.operations.is_empty() && self.failures.is_empty()
     }
 

@@ -85,7 +85,13 @@ impl Open {
         self.targets[rank].reached.store(false, Ordering::Relaxed);
     }
 
-    /// A target whose part is mapped and whose owner lives.
+    /// Whether a target's part is mapped, and its owner lives.
+    #[inline]
+    pub fn reaches(&self, rank: usize) -> bool {
+        self.targets[rank].reached.load(Ordering::Relaxed)
+    }
+
+    /// A target whose part is mapped, and whose owner lives.
     #[inline]
     fn target(&self, rank: i32) -> Option<&Target> {
         let target = self.targets.get(usize::try_from(rank).ok()?)?;

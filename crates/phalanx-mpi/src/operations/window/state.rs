@@ -101,6 +101,11 @@ impl Epochs {
         self.locked_all || self.locks > 0
     }
 
+    /// Whether an epoch is open that no fence has begun.
+    pub fn is_inside(&self) -> bool {
+        self.is_locking() || self.started.is_some() || self.exposed.is_some()
+    }
+
     /// Whether it has locked this target by itself.
     pub fn has_locked(&self, target: usize) -> bool {
         self.locked[target]

@@ -32,9 +32,8 @@ impl Service for Window {
         let granted = state.lock.lose(rank);
         drop(state);
         self.lose_memory_of(rank);
-        if self.mapping().is_some() {
-            (0..self.comm.size()).for_each(|target| self.wake_next(target)); // whose turn it was may be the lost one
-        }
+        let locks = (0..self.comm.size()).filter_map(|target| self.shared_lock(target));
+        locks.for_each(|its| self.wake_next(its)); // whose turn it was may be the lost one
         for rank in granted {
             let _ = self.tell(rank, &Word::Granted, &[]); // the next one may be lost too
         }
