@@ -7,8 +7,11 @@
 //! takes meanwhile is shared.
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails says so")]
 
+mod cpu;
+
 use aegis::aegis128x2::Aegis128X2Mac;
 use bytes::Bytes;
+use cpu::own_cpu;
 use phalanx_core::level::{Level, Levels, Mark};
 use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
 use phalanx_net::identity::{Authority, KeyedCertificate, Member, Role};
@@ -171,12 +174,6 @@ fn cpu_of(receiver: &mut Child) -> f64 {
     receiver.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(receiver.wait().unwrap().success());
     said.trim().parse().unwrap()
-}
-
-/// User and system time of this process, in seconds.
-fn own_cpu() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// The kernel paces what TCP sends: a line of that many bytes a second.

@@ -10,6 +10,9 @@
 //!   they are opened. The byte with which TLS ends a record's plaintext is left out, which makes this possible.
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails says so")]
 
+mod cpu;
+
+use cpu::own_cpu;
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 use std::io::{IoSliceMut, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -158,10 +161,4 @@ fn receive_and_copy(socket: &mut TcpStream, cipher: &mut Cipher, memory: &mut [u
             opened += whole;
         }
     }
-}
-
-/// User and system time of this process, in seconds.
-fn own_cpu() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -4,6 +4,9 @@
 //! each level, threads and streams. `plain` is what two threads do with bare sockets and calls of the same length.
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails says so")]
 
+mod cpu;
+
+use cpu::own_cpu;
 use phalanx_core::level::{Level, LevelSet, Levels};
 use phalanx_net::dial::dial;
 use phalanx_net::identity::KeyedCertificate;
@@ -138,10 +141,4 @@ fn plain(streams: usize, gigabytes: f64) -> (f64, f64) {
     });
     let total = (each * streams * DATA) as f64 / 1e9;
     (total / began.elapsed().as_secs_f64(), (own_cpu() - cpu) / total)
-}
-
-/// CPU seconds of this process.
-fn own_cpu() -> f64 {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }

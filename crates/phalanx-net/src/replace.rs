@@ -4,10 +4,11 @@
 //! newer contents by older ones, and a reader never finds half of a file.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+use zeroize::Zeroizing;
 
 /// Name of the lock. It is a file of its own, because the files that it protects are replaced.
 const LOCK: &str = ".phalanx.lock";
@@ -55,7 +56,7 @@ impl Locked {
     /// Replaces the file in one step. It keeps its mode and its owner. A new file is for its owner alone.
     ///
     /// # Errors
-    /// The system cannot write the file. What was there stays.
+    /// The system cannot write the file. The former contents stay.
     pub fn replace(&self, bytes: &[u8]) -> io::Result<()> {
         self.put(bytes, File::sync_all)?;
         sync_folder(&self.path)
@@ -86,6 +87,22 @@ impl Locked {
         });
         written.and_then(|()| fs::rename(&new, &self.path)).inspect_err(|_| drop(fs::remove_file(&new)))
     }
+}
+
+/// The time and the length of a file. While they stay, its contents do. `None`: there is no file.
+pub(crate) fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.modified().ok()?, found.len()))
+}
+
+/// Reads a file of at most so many bytes. `None`: there is no file.
+pub(crate) fn read(path: &Path, most: u64) -> io::Result<Option<Zeroizing<String>>> {
+    let mut text = Zeroizing::new(String::new());
+    match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file?.take(most + 1).read_to_string(&mut text)?,
+    };
+    if text.len() as u64 > most { Err(io::Error::other("it is too long")) } else { Ok(Some(text)) }
 }
 
 /// Options to write files that only their owner can read, and nothing else that lies under their name.

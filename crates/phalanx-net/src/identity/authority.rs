@@ -45,7 +45,7 @@ impl Authority {
 
     /// Parses the text of [`Authority::to_pem`]. An error if it is locked and no passphrase is given.
     pub fn parse(pem: &str, passphrase: Option<&str>) -> Result<Authority, IdentityError> {
-        let start = pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::DamagedAuthority("certificate"))?;
+        let start = certificate_at(pem)?;
         let key = match (locked::is_locked(pem), passphrase) {
             (false, _) => pem[..start].to_owned().into(),
             (true, Some(passphrase)) => locked::unlock(&pem[..start], passphrase)?,
@@ -53,8 +53,7 @@ impl Authority {
         };
         let key = KeyPair::from_pem(&key).map_err(|_| IdentityError::DamagedAuthority("private key"))?;
         // A damaged certificate would be copied into every member's file.
-        let whole = CertificateDer::from_pem_slice(&pem.as_bytes()[start..]);
-        whole.map_err(|_| IdentityError::DamagedAuthority("certificate"))?;
+        certificate_in(&pem[start..])?;
         Ok(Authority { key, certificate: pem[start..].to_owned() })
     }
 
@@ -182,9 +181,7 @@ impl Issued {
     /// # Errors
     /// One of them is none of a member.
     pub fn all(text: &str, authority: &str) -> Result<Vec<Issued>, IdentityError> {
-        let start =
-            authority.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::DamagedAuthority("certificate"))?;
-        let members = members_of(&certificate_in(&authority[start..])?)?;
+        let members = members_of(&certificate_in(&authority[certificate_at(authority)?..])?)?;
         let certificates = CertificateDer::pem_slice_iter(text.as_bytes());
         certificates.map(|certificate| Issued::read(certificate.map_err(damaged)?, &*members)).collect()
     }
@@ -204,6 +201,11 @@ impl Issued {
     pub fn to_pem(&self) -> String {
         to_pem(&self.certificate)
     }
+}
+
+/// Where the certificate begins in the text of an authority's file.
+fn certificate_at(pem: &str) -> Result<usize, IdentityError> {
+    pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::DamagedAuthority("certificate"))
 }
 
 fn certificate_in(pem: &str) -> Result<CertificateDer<'static>, IdentityError> {

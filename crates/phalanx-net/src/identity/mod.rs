@@ -24,7 +24,7 @@ use delegation::{Acts, Verifier, wrong};
 use hybrid::X25519MlKem768;
 use pinned::Pinned;
 use rcgen::{CertificateParams, KeyPair};
-use renewals::with_certificate;
+use renewals::{Newest, with_certificate};
 use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::sign::any_supported_type;
@@ -264,8 +264,7 @@ impl Member {
         renewed: Vec<PathBuf>,
     ) -> Result<Zeroizing<String>, IdentityError> {
         let member = Member::read(pem, role)?.renewing(Some(identity), renewed)?;
-        let renewed = member.renewals.as_ref().and_then(|renewals| renewals.newest());
-        let text = renewed.and_then(|newest| with_certificate(pem, &newest.own.certificate).ok());
+        let text = member.newest_own().and_then(|newest| with_certificate(pem, &newest.own.certificate).ok());
         Ok(text.unwrap_or_else(|| pem.to_owned().into()))
     }
 
@@ -330,10 +329,15 @@ impl Member {
     /// The member with its newest certificate, which it keeps from then on.
     pub fn newest(&self) -> Member {
         let member = Member { renewals: None, ..self.clone() };
-        match self.renewals.as_ref().and_then(|renewals| renewals.newest()) {
+        match self.newest_own() {
             Some(newest) => Member { own: newest.own, server: newest.server, ..member },
             None => member,
         }
+    }
+
+    /// The member's newest certificate, if it is another one than the first.
+    fn newest_own(&self) -> Option<Newest> {
+        self.renewals.as_ref()?.newest()
     }
 
     /// From when until when the member's newest certificate is good.
@@ -373,8 +377,7 @@ impl Member {
     /// The server's side of a link from any member of this grid, with the newest certificate. Afterwards, check the peer's
     /// [`role_and_name`].
     pub fn server(&self) -> Result<Connection, IdentityError> {
-        let newest = self.renewals.as_ref().and_then(|renewals| renewals.newest());
-        let server = newest.map_or_else(|| self.server.clone(), |newest| newest.server);
+        let server = self.newest_own().map_or_else(|| self.server.clone(), |newest| newest.server);
         Ok(Connection::Server(ServerConnection::new(server)?))
     }
 }

@@ -7,7 +7,7 @@
 use super::delegation::Verifier;
 use super::validity::Validity;
 use super::{IdentityError, KeyedCertificate, SESSIONS, fingerprint, first_certificate, role_and_name, server};
-use crate::replace::Locked;
+use crate::replace::{Locked, read, stamp};
 use crate::sync::lock;
 use pem::{EncodeConfig, LineEnding, Pem};
 use rustls::pki_types::pem::PemObject;
@@ -15,14 +15,13 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ServerConfig;
 use rustls::server::danger::ClientCertVerifier;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use zeroize::Zeroizing;
 
-/// Time between two looks at the files, while nobody asks for the newest certificate.
+/// Time between two reads of the files for a link that is open. A new link always reads them.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Longest file that is read, in bytes. It has room for the certificates of all members of a large grid.
 const LONGEST_FILE: u64 = 16 << 20;
@@ -82,7 +81,7 @@ pub(super) struct Newest {
     validity: Validity,
 }
 
-/// What came of certificates that another member has sent.
+/// The result of taking certificates that another member has sent.
 #[derive(Debug, Default)]
 pub struct Brought {
     /// From when until when the member's own new certificate is good, if there was one.
@@ -276,14 +275,14 @@ impl Renewals {
         Ok(true)
     }
 
-    /// Reads the files that have changed since the last look. What is no certificate of this grid in them is ignored.
+    /// Reads the files that have changed since the last look, and takes this grid's certificates from them.
     fn look(&self, state: &mut State) {
         state.looked = Some(Instant::now());
         for path in self.identity.iter().chain(&self.files) {
             if !has_changed(state, path) {
                 continue;
             }
-            let Ok(Some(text)) = read(path) else { continue };
+            let Ok(Some(text)) = read(path, LONGEST_FILE) else { continue };
             if self.identity.as_ref() == Some(path) {
                 let _ = self.own_in(&text).ok().flatten().map(|own| self.adopt(state, &own));
             } else {
@@ -308,7 +307,7 @@ impl Renewals {
         drop(state);
         let (Some(path), Some(newest)) = (&self.identity, newest) else { return Ok(()) };
         let locked = Locked::wait(path)?;
-        let text = read(path)?.ok_or(ErrorKind::NotFound)?;
+        let text = read(path, LONGEST_FILE)?.ok_or(ErrorKind::NotFound)?;
         let (holder, found) = first_certificate(&text).and_then(|it| self.read(it)).map_err(io::Error::other)?;
         if holder != self.holder {
             return Err(io::Error::other("the identity file is another member's by now"));
@@ -323,7 +322,7 @@ impl Renewals {
     fn write_kept(&self) -> io::Result<()> {
         let Some(path) = self.files.first() else { return Ok(()) };
         let locked = Locked::wait(path)?;
-        let found = read(path)?.unwrap_or_default();
+        let found = read(path, LONGEST_FILE)?.unwrap_or_default();
         let mut state = lock(&self.state);
         let others = self.keep_found(&mut state, &found);
         let text: String = state.kept.values().map(|it| &it.certificate).chain(&others).map(to_pem).collect();
@@ -334,21 +333,8 @@ impl Renewals {
 
 /// Whether a file has changed since the last look.
 fn has_changed(state: &mut State, path: &Path) -> bool {
-    let seen = std::fs::metadata(path).ok().and_then(|found| Some((found.modified().ok()?, found.len())));
+    let seen = stamp(path);
     state.seen.insert(path.to_owned(), seen).flatten() != seen
-}
-
-/// The text of a file. `None`: there is none.
-fn read(path: &Path) -> io::Result<Option<Zeroizing<String>>> {
-    let mut text = Zeroizing::new(String::new());
-    match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file?.take(LONGEST_FILE + 1).read_to_string(&mut text)?,
-    };
-    if text.len() as u64 > LONGEST_FILE {
-        return Err(io::Error::other("it is too long"));
-    }
-    Ok(Some(text))
 }
 
 /// The text of an identity file with another certificate in place of its first.

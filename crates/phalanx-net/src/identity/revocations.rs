@@ -11,12 +11,11 @@ pub use list::{Revoked, RevokedList};
 
 use super::fingerprint;
 use crate::forks;
-use crate::replace::Locked;
+use crate::replace::{Locked, read, stamp};
 use crate::sync::lock;
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
@@ -159,7 +158,7 @@ impl Revocations {
         state.looked = Some(Instant::now());
         state.seen.resize(self.files.len(), None);
         for (index, path) in self.files.iter().enumerate() {
-            let seen = std::fs::metadata(path).ok().and_then(|found| Some((found.modified().ok()?, found.len())));
+            let seen = stamp(path);
             if seen == state.seen[index] && !state.damaged.contains_key(path) {
                 continue;
             }
@@ -177,16 +176,9 @@ impl Revocations {
 
     /// The list in a file, and its text. `None`: there is no file, or its list is another grid's.
     fn read(&self, path: &Path) -> io::Result<Option<(RevokedList, String)>> {
-        let mut text = String::new();
-        match File::open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            file => file?.take(MOST + 1).read_to_string(&mut text)?,
-        };
-        if text.len() as u64 > MOST {
-            return Err(io::Error::other("it is too long"));
-        }
+        let Some(text) = read(path, MOST)? else { return Ok(None) };
         let list = RevokedList::parse(&text, &self.authority).map_err(io::Error::other)?;
-        Ok(list.map(|list| (list, text)))
+        Ok(list.map(|list| (list, text.to_string())))
     }
 
     fn begin_to_watch(self: &Arc<Self>, state: &mut State) {
