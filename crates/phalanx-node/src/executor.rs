@@ -85,7 +85,7 @@ pub struct Executor {
     told: Mutex<Told>,
 }
 
-/// What the log says of the executor's certificate, which ends at that second.
+/// The last warning in the log about the end of the executor's certificate, with that end in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
     Nothing,
@@ -197,7 +197,7 @@ fn refuse(session: &Session, request: u32, reason: String) {
     tell(&session.link, &FromExecutor::Refused { request, reason });
 }
 
-/// How many requests of one user wait for a place at most: what a few managers want that ask for everything.
+/// The most requests of one user that wait for a place. A few managers that ask for all places stay below it.
 fn requests_of_a_user(capacity: u32) -> usize {
     (capacity as usize).saturating_mul(4).max(LEAST_REQUESTS)
 }
@@ -209,7 +209,7 @@ struct Started {
     _place: Box<dyn Any + Send>,
 }
 
-/// What a certificate's owner does before it ends.
+/// The advice for a certificate that ends soon or has ended.
 fn how_to_renew(name: &str) -> String {
     format!("on the machine of the grid's authority: phalanx grid renew {name}; a manager brings the new one here")
 }

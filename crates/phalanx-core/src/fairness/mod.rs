@@ -9,7 +9,7 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What a user has and wants.
+/// The places that a user holds and asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Places that the user has.
@@ -46,18 +46,20 @@ pub fn shares(capacity: u32, demands: &[Demand]) -> Vec<u32> {
 
 /// For each user, how many of the requests that wait are within the user's share.
 pub fn claims(capacity: u32, demands: &[Demand]) -> Vec<u32> {
-    let shares = shares(capacity, demands);
+    claims_within(&shares(capacity, demands), demands)
+}
+
+fn claims_within(shares: &[u32], demands: &[Demand]) -> Vec<u32> {
     demands.iter().zip(shares).map(|(it, share)| share.saturating_sub(it.held).min(it.waiting)).collect()
 }
 
 /// How many places each user is asked to give back: no more than others claim, and only of what is above the user's share.
 pub fn asked(capacity: u32, demands: &[Demand]) -> Vec<u32> {
-    let held = demands.iter().fold(0u32, |sum, it| sum.saturating_add(it.held));
-    let claimed = claims(capacity, demands).into_iter().fold(0u32, u32::saturating_add);
-    let missing = claimed.saturating_sub(capacity.saturating_sub(held));
-    let above = |(it, share): (&Demand, u32)| it.held.saturating_sub(share).min(it.movable);
-    let above: Vec<u32> = demands.iter().zip(shares(capacity, demands)).map(above).collect();
-    let held: Vec<u32> = demands.iter().map(|it| it.held).collect();
+    let (shares, held) = (shares(capacity, demands), demands.iter().map(|it| it.held).collect::<Vec<u32>>());
+    let sum = |counts: &[u32]| counts.iter().fold(0u32, |sum, count| sum.saturating_add(*count));
+    let missing = sum(&claims_within(&shares, demands)).saturating_sub(capacity.saturating_sub(sum(&held)));
+    let above = |(it, share): (&Demand, &u32)| it.held.saturating_sub(*share).min(it.movable);
+    let above: Vec<u32> = demands.iter().zip(&shares).map(above).collect();
     from_largest(missing, &held, &above)
 }
 

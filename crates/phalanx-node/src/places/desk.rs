@@ -1,8 +1,8 @@
 //! Requests for places that wait, and the users that are asked to give places back.
 //!
 //! A free place goes to the waiting user that has fewest. If none is free, users that have more than their share are asked for
-//! the rest ([`fairness`]). What they do not give back in time is taken. Only interpreters move: ranks of message passing
-//! programs keep their places until they end.
+//! the rest ([`fairness`]). The executor takes places that these users do not give back in time. Only interpreters move: ranks
+//! of message passing programs keep their places until they end.
 
 #[cfg(test)]
 mod tests;
@@ -219,10 +219,16 @@ impl State {
         if self.desk.waiting.is_empty() {
             return 0;
         }
+        let claims = self.claims(capacity);
+        claims.iter().filter(|(other, _)| *other != user).map(|(_, claim)| claim).sum()
+    }
+
+    /// For each user, how many of the requests that wait are within the user's share.
+    fn claims(&self, capacity: u32) -> HashMap<String, u32> {
         let demands = self.demands();
         let all: Vec<Demand> = demands.values().copied().collect();
         let claims = demands.keys().zip(fairness::claims(capacity, &all));
-        claims.filter(|(other, _)| **other != user).map(|(_, claim)| claim).sum()
+        claims.map(|(user, claim)| ((*user).to_owned(), claim)).collect()
     }
 
     /// How many places each link is asked for. Links that are asked for none are not listed.
@@ -273,10 +279,7 @@ impl State {
         if !self.desk.waiting.iter().any(|request| request.session == session) {
             return Vec::new();
         }
-        let demands = self.demands();
-        let all: Vec<Demand> = demands.values().copied().collect();
-        let claims = demands.keys().zip(fairness::claims(capacity, &all));
-        let mut claims: HashMap<String, u32> = claims.map(|(user, claim)| ((*user).to_owned(), claim)).collect();
+        let mut claims = self.claims(capacity);
         let mut refused = Vec::new();
         for request in std::mem::take(&mut self.desk.waiting) {
             let claim = claims.get_mut(&request.holder.user).filter(|claim| request.waits && moves && **claim > 0);

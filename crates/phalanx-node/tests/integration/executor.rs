@@ -88,10 +88,7 @@ fn first_message(executor: &Executor, client: &Client) -> (Arc<Link>, Reader, Fr
 
 #[test]
 fn one_user_cannot_take_all_links_and_is_told_so() {
-    let (authority, patience) = (Authority::create().unwrap(), Duration::from_secs(60));
-    let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
-    let executor = start(member(Role::Executor, "labpc"), Policy::default());
-    let client = |name| member(Role::User, name).client_of(Role::Executor).unwrap();
+    let ((executor, client), patience) = (grid(), Duration::from_secs(60));
     let (ada, bob) = (client("ada"), client("bob"));
     let mut links = Vec::new();
     let reason = loop {
@@ -111,6 +108,14 @@ fn one_user_cannot_take_all_links_and_is_told_so() {
         assert!(Instant::now() < until, "the links are gone, and their places are not");
     }
     executor.close();
+}
+
+/// An executor of a new grid, and users of that grid by name.
+fn grid() -> (Executor, impl Fn(&str) -> Client) {
+    let authority = Authority::create().unwrap();
+    let member = move |role, name: &str| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
+    let executor = start(member(Role::Executor, "labpc"), Policy::default());
+    (executor, move |name: &str| member(Role::User, name).client_of(Role::Executor).unwrap())
 }
 
 /// What a manager's link hears, until this many messages fit. Beats keep these links.
@@ -144,10 +149,7 @@ fn recruit(link: &Link, requests: std::ops::Range<u32>) {
 /// Everything is held by a manager that never answers: it reads nothing, and only its beats keep its link.
 #[test]
 fn what_a_silent_manager_holds_is_taken_for_another_user() {
-    let authority = Authority::create().unwrap();
-    let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
-    let executor = start(member(Role::Executor, "labpc"), Policy::default());
-    let client = |name| member(Role::User, name).client_of(Role::Executor).unwrap();
+    let (executor, client) = grid();
     let (adas, mut adas_reader, offer) = first_message(&executor, &client("ada"));
     let FromExecutor::Offer { capacity, .. } = offer else { panic!("{offer:?}") };
     recruit(&adas, 0..capacity);
@@ -166,10 +168,7 @@ fn what_a_silent_manager_holds_is_taken_for_another_user() {
 
 #[test]
 fn one_user_cannot_fill_the_queue_of_requests_and_is_told_so() {
-    let authority = Authority::create().unwrap();
-    let member = |role, name| Member::parse(&authority.issue(role, name).unwrap(), role).unwrap();
-    let executor = start(member(Role::Executor, "labpc"), Policy::default());
-    let client = |name| member(Role::User, name).client_of(Role::Executor).unwrap();
+    let (executor, client) = grid();
     let (adas, mut adas_reader, _) = first_message(&executor, &client("ada"));
     recruit(&adas, 0..300);
     let refused = |message: &FromExecutor| matches!(message, FromExecutor::Refused { .. });
