@@ -38,15 +38,17 @@ class Cores:
 
     def at_one_distance(self, run: Callable[[], dict[str, float]]) -> dict[str, float]:
         """Return what a run returns before and after which the cores are at the usual distance."""
-        for _ in range(_TRIES if self.usual else 0):
+        if not self.usual:
+            return run()
+        for _ in range(_TRIES):
             deadline = time.monotonic() + _PATIENCE
             while not self._is_usual() and time.monotonic() < deadline:
                 time.sleep(_PAUSE)
             figures = run()
             if self._is_usual():
                 return figures
-        self.unlike += bool(self.usual)
-        return run()
+        self.unlike += 1
+        return figures
 
     def __str__(self) -> str:
         if not self.usual:

@@ -1,5 +1,6 @@
 /* distance: nanoseconds that a word takes from one core to the other and back, between threads on this process's first two cores. */
 #define _GNU_SOURCE
+#include "median.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -39,12 +40,6 @@ static double now(void)
     return time.tv_sec * 1e9 + time.tv_nsec;
 }
 
-static int ascending(const void *one, const void *other)
-{
-    double difference = *(const double *)one - *(const double *)other;
-    return (difference > 0) - (difference < 0);
-}
-
 int main(void)
 {
     cpu_set_t allowed;
@@ -69,7 +64,6 @@ int main(void)
         times[batch] = (now() - begin) / ROUNDS;
     }
     pthread_join(thread, NULL);
-    qsort(times, BATCHES, sizeof *times, ascending);
-    printf("distance %g\n", times[BATCHES / 2]);
+    printf("distance %g\n", median(times, BATCHES));
     return 0;
 }

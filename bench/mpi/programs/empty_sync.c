@@ -1,15 +1,10 @@
 /* empty_sync SECONDS: µs of a superstep in which nothing is done: the median over batches of the mean in a batch. */
+#include "median.h"
 #include <bsp.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { BATCHES = 15, FEW = 200 };
-
-static int ascending(const void *one, const void *other)
-{
-    double difference = *(const double *)one - *(const double *)other;
-    return (difference > 0) - (difference < 0);
-}
 
 static double batch(long count)
 {
@@ -34,9 +29,8 @@ int main(int words_count, char **words)
     bsp_sync();
     for (int number = 0; number < BATCHES; number++)
         means[number] = batch(count);
-    qsort(means, BATCHES, sizeof *means, ascending);
     if (bsp_pid() == 0)
-        printf("sync %g\n", means[BATCHES / 2] * 1e6);
+        printf("sync %g\n", median(means, BATCHES) * 1e6);
     bsp_end();
     return 0;
 }

@@ -1,4 +1,5 @@
 /* Times an operation that all ranks do together. */
+#include "median.h"
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,12 +7,6 @@
 
 /* How often the operation has been done so far. */
 static long operations;
-
-static int ascending(const void *one, const void *other)
-{
-    double difference = *(const double *)one - *(const double *)other;
-    return (difference > 0) - (difference < 0);
-}
 
 static double batch(void (*operation)(void), long count)
 {
@@ -34,8 +29,7 @@ static double measured(void (*operation)(void), double seconds)
     MPI_Bcast(&count, 1, MPI_LONG, 0, MPI_COMM_WORLD);
     for (int number = 0; number < BATCHES; number++)
         means[number] = batch(operation, count > 0 ? count : 1);
-    qsort(means, BATCHES, sizeof *means, ascending);
-    return means[BATCHES / 2] * 1e6;
+    return median(means, BATCHES) * 1e6;
 }
 
 /* Memory whose pages are there. */
