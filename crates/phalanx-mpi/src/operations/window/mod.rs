@@ -11,6 +11,7 @@ mod create;
 mod desk;
 mod direct;
 mod epoch;
+mod long;
 mod memory;
 mod operation;
 mod origin;

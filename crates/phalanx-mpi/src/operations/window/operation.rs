@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::objects::buffer::Buffer;
+use crate::process::engine::Outgoing;
 use std::sync::{Arc, OnceLock};
 
 /// An operation that is under way.
@@ -12,8 +13,19 @@ pub(super) struct Operation {
     /// Where what comes back goes.
     pub result: Option<Buffer>,
     pub failure: Option<Error>,
+    pub long: Long,
     /// Who asks for its end: a request. None: its failure is told at the end of the epoch.
     pub end: Option<Arc<End>>,
+}
+
+/// What a long operation has to do with the memory that the program lends ([`super::long`]).
+pub(super) enum Long {
+    /// It is a short one.
+    No,
+    /// The data of a put, until the target wants it.
+    Put(Option<Outgoing>),
+    /// The number under which the data of a get is awaited.
+    Get(usize),
 }
 
 /// What came of an operation that has a request, once it is done.

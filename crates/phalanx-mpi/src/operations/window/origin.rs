@@ -1,6 +1,6 @@
 //! Operations on the memory of others, at the process that calls them (MPI 5.0, 12.3).
 
-use super::operation::{End, Operation};
+use super::operation::{End, Long, Operation};
 use super::runs::{Reach, pieces};
 use super::state::State;
 use super::word::{Act, Word};
@@ -11,7 +11,7 @@ use crate::objects::buffer::Buffer;
 use crate::objects::datatype::Datatype;
 use crate::objects::op::Op;
 use crate::objects::request::Active;
-use crate::process::engine::{EMPTY, Outgoing};
+use crate::process::engine::{EMPTY, Outgoing, Target};
 use crate::process::tasks::Task;
 use crate::process::world::World;
 use phalanx_net::copy::copied;
@@ -43,19 +43,22 @@ struct Plan<'a> {
 }
 
 impl Window {
-    /// MPI_Put. The origin's memory may be used again at once. `end` for an operation that has a request.
+    /// MPI_Put. The origin's memory may be used again when the operation is done. `end` for an operation that has a request.
     pub async fn put(&self, origin: &Buffer, place: &Place, end: Option<Arc<End>>) -> Result<()> {
         let bytes = origin.bytes();
         fits(bytes, "origin", capacity(place)?, "target")?;
         let Some(target) = self.enter(place, bytes, &end).await? else { return Ok(()) };
         let data = origin.outgoing();
-        // SAFETY: the caller of the operation lends the memory.
-        let data = unsafe { data.bytes() };
         if self.reaches(target)? {
-            self.elements(target, place, bytes)?.put(data);
+            // SAFETY: the caller of the operation lends the memory, here and below.
+            self.elements(target, place, bytes)?.put(unsafe { data.bytes() });
             self.conclude(end);
             return Ok(());
         }
+        if let (Some(run), Outgoing::Borrowed(..)) = (self.long_run(target, place, bytes), &data) {
+            return self.offer(target, run, data, end);
+        }
+        let data = unsafe { data.bytes() };
         self.ask_for(target, place, Plan { act: Act::Put, data, bytes, unit: 1, result: None }, end)
     }
 
@@ -68,6 +71,9 @@ impl Window {
             self.elements(target, place, bytes)?.get(origin);
             self.conclude(end);
             return Ok(());
+        }
+        if let (Some(run), to @ Target::Plain(..)) = (self.long_run(target, place, bytes), origin.target()) {
+            return self.fetch(target, run, to, end);
         }
         let result = Some(origin.clone());
         self.ask_for(target, place, Plan { act: Act::Get, data: &[], bytes, unit: 1, result }, end)
@@ -179,13 +185,7 @@ impl Window {
             let reach = self.reach_of(target);
             pieces.iter().try_for_each(|piece| reach.locate(place.displacement, &piece.runs).map(drop))?;
         }
-        let operation = Operation { target, left: pieces.len(), result, failure: None, end };
-        let id = {
-            let mut state = lock(&self.state);
-            self.comm.check_revoked()?; // who revokes it ends what is there after it has said so
-            state.pending[target] += 1;
-            state.operations.insert(operation)
-        };
+        let id = self.begin(Operation { target, left: pieces.len(), result, failure: None, long: Long::No, end })?;
         for piece in pieces {
             let data = match act.data(piece.bytes) {
                 Some(0) | None => &[],
@@ -203,8 +203,16 @@ impl Window {
         Ok(())
     }
 
+    /// Notes an operation that is under way.
+    pub(super) fn begin(&self, operation: Operation) -> Result<usize> {
+        let mut state = lock(&self.state);
+        self.comm.check_revoked()?; // who revokes it ends what is there after it has said so
+        state.pending[operation.target] += 1;
+        Ok(state.operations.insert(operation))
+    }
+
     /// Asks a target for a piece, at once or when it has answered others.
-    fn ask(&self, target: usize, word: Word, data: &[u8]) -> Result<()> {
+    pub(super) fn ask(&self, target: usize, word: Word, data: &[u8]) -> Result<()> {
         let mut state = lock(&self.state);
         if state.may_ask(target) {
             drop(state);
@@ -216,14 +224,14 @@ impl Window {
     }
 
     /// Nobody will answer an operation.
-    fn give_up(&self, id: usize) {
+    pub(super) fn give_up(&self, id: usize) {
         let mut state = lock(&self.state);
         if let Some(operation) = state.operations.try_remove(id) {
             state.pending[operation.target] -= 1;
         }
     }
 
-    fn reach_of(&self, target: usize) -> Reach<'static> {
+    pub(super) fn reach_of(&self, target: usize) -> Reach<'static> {
         let super::Part { base, size, unit } = self.parts[target];
         Reach::Part { base, size, unit }
     }

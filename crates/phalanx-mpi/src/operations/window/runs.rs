@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Bytes of data in the longest piece.
-pub(super) const PIECE: usize = 64 << 10;
+pub(super) const PIECE: usize = 128 << 10;
 /// A piece with so many runs is long enough.
 const MOST_RUNS: usize = 1024;
 
@@ -156,6 +156,17 @@ pub(super) fn total(runs: &[Runs]) -> Result<usize> {
         }
     }
     Ok(total as usize)
+}
+
+/// The memory of the runs, if they are one.
+///
+/// # Safety
+/// Memory at `start` must hold the runs, and nobody else may use them as long as this is used.
+pub(super) unsafe fn one_run<'a>(start: usize, runs: &[Runs]) -> Option<&'a mut [u8]> {
+    let [Runs { offset, length, count: 1, .. }] = runs else { return None };
+    let start = std::ptr::with_exposed_provenance_mut::<u8>(start).wrapping_offset(*offset as isize);
+    // SAFETY: the caller's promise.
+    Some(unsafe { std::slice::from_raw_parts_mut(start, *length as usize) })
 }
 
 /// Puts a copy of what lies in the runs behind `data`.

@@ -4,10 +4,10 @@ use super::operation::Operation;
 use super::word::Word;
 use crate::error::Error;
 use slab::Slab;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Pieces that a target is asked for at a time: each may wait there, with its answer.
-const MOST_ASKED: usize = 256;
+pub(super) const MOST_ASKED: usize = 256;
 
 /// All of it.
 pub(super) struct State {
@@ -18,6 +18,8 @@ pub(super) struct State {
     /// Pieces of them that each target was asked for and has not answered; and those that wait until it has, with their data.
     pub asked: Vec<usize>,
     pub unasked: Vec<VecDeque<(Word, Vec<u8>)>>,
+    /// The numbers under which the data of long puts of others is awaited, by origin and its number of the operation.
+    pub awaited: HashMap<(usize, u64), usize>,
     /// Those that failed and whose failure nobody was told yet, with their targets.
     pub failures: Vec<(usize, Error)>,
     pub epochs: Epochs,
@@ -64,6 +66,7 @@ impl State {
             pending: vec![0; size],
             asked: vec![0; size],
             unasked: (0..size).map(|_| VecDeque::new()).collect(),
+            awaited: HashMap::new(),
             failures: Vec::new(),
             epochs: Epochs { locked: vec![false; size], ..Epochs::default() },
             posts: vec![0; size],

@@ -1,6 +1,7 @@
 //! What a target does with the words that come: nothing that they say is believed.
 
-use super::runs::{Runs, gather, scatter, total};
+use super::operation::Long;
+use super::runs::{Runs, gather, one_run, scatter, total};
 use super::word::{Act, Word, packed, unpacked};
 use super::{Window, lock};
 use crate::constants::{MPI_NO_OP, MPI_REPLACE};
@@ -27,6 +28,7 @@ impl Service for Window {
     /// What it was asked for will not be answered, and its locks are nobody's.
     fn lose(&self, process: u32) {
         let Some(rank) = self.comm.group.rank_of(process) else { return };
+        self.lend_no_longer(rank);
         let mut state = lock(&self.state);
         state.abandon(rank, &self.loss_of(rank));
         let granted = state.lock.lose(rank);
@@ -41,6 +43,7 @@ impl Service for Window {
 
     fn revoke(&self) {
         let error = Error::new(Class::Revoked, Class::Revoked.words());
+        self.lend_no_longer(None);
         let mut state = lock(&self.state);
         (0..self.comm.size()).for_each(|rank| state.abandon(rank, &error));
     }
@@ -73,7 +76,11 @@ impl Window {
                 vec![(from, result.unwrap_or_else(|error| done(Some(packed(&error))).within(Vec::new())))]
             }
             Word::Done { operation, position, failure } => {
-                state.finish(from, operation as usize, position as usize, failure.map(unpacked), data);
+                let long = state.take_long(from, operation as usize);
+                drop(state);
+                let failure = failure.map(unpacked).or(self.end_long(&long).err());
+                let mut state = lock(&self.state);
+                state.finish(from, operation as usize, position as usize, failure, data);
                 let next = state.ask_next(from);
                 drop(state);
                 next.map(|(word, data)| (from, self.encode(&word, &data))).into_iter().collect()
@@ -93,6 +100,11 @@ impl Window {
                 Vec::new()
             }
             Word::Look => Vec::new(), // that there was a word makes those who wait look
+            Word::Offer { .. } | Word::Wanted { .. } | Word::Sent { .. } | Word::Fetch { .. } => {
+                drop(state);
+                let answer = self.answer_long(from, word);
+                answer.map(|answer| (from, self.encode(&answer, &[]))).into_iter().collect()
+            }
         }
     }
 }
@@ -109,6 +121,12 @@ impl super::state::State {
         }
         (self.pending[target], self.asked[target]) = (0, 0);
         self.unasked[target].clear();
+    }
+
+    /// What an operation that a target has answered has to do with lent memory.
+    fn take_long(&mut self, from: usize, id: usize) -> Long {
+        let operation = self.operations.get_mut(id).filter(|operation| operation.target == from);
+        operation.map_or(Long::No, |operation| std::mem::replace(&mut operation.long, Long::No))
     }
 
     /// A piece of an operation was answered.
@@ -155,6 +173,10 @@ unsafe fn access(act: Act, start: usize, runs: &[Runs], total: usize, data: &[u8
         // SAFETY: as above; the data is as long.
         Act::Put => unsafe { scatter(start, runs, data) },
         Act::Accumulate { op, number, .. } => {
+            // SAFETY: as above.
+            if let Some(run) = unsafe { one_run(start, runs) } {
+                return accumulate(op, number, data, run);
+            }
             let mut new = Vec::with_capacity(total);
             // SAFETY: as above; `new` holds `total` bytes.
             unsafe {

@@ -1,7 +1,9 @@
 //! Windows of several processes in one thread.
 
+mod long;
+
 use super::quick::{self, Spot};
-use super::runs::{Reach, Runs, total};
+use super::runs::{PIECE, Reach, Runs, total};
 use super::word::{Act, Word};
 use super::{Part, Place, Unit, Window, allocate, allocate_shared, create, create_dynamic, lock};
 use crate::constants::*;
@@ -337,14 +339,15 @@ fn nothing_outside_of_a_window_is_touched() {
 /// Of a long operation a target is asked for a part at a time: what it has answered may wait in its memory.
 #[test]
 fn a_long_operation_waits_with_who_calls_it() {
-    const MANY: usize = 600 * (64 << 10) / 4;
+    const MANY: usize = 600 * PIECE / 4;
     Ranks::new(2).all(async |call| {
         let rank = call.rank();
         let mut own: Vec<i32> = (0..MANY as i32).map(|index| index + rank as i32).collect();
         let window = window_of(call, &mut own).await;
         window.lock_all().await.expect("a lock");
         let (mut got, place) = (vec![0; MANY], at(1 - rank, 0, MANY));
-        window.get(&ints(&mut got), &place, None).await.expect("inside");
+        let all = ints(&mut got);
+        window.accumulate(None, Some(&all), &place, MPI_NO_OP, None).await.expect("inside");
         window.get(&ints(&mut got[..1]), &at(1 - rank, 1, 1), None).await.expect("inside");
         {
             let state = lock(&window.state);

@@ -26,6 +26,14 @@ pub(super) enum Word {
     Complete,
     /// To a rank that waits for a lock in shared memory: it may be free now.
     Look,
+    /// To the target: a long put into one run of memory, whose data follows when the target has said where to ([`super::long`]).
+    Offer { operation: u64, displacement: i64, offset: i64, length: u64 },
+    /// To the origin: the number under which the target awaits the data.
+    Wanted { operation: u64, number: u64 },
+    /// To the target: the data is before this word.
+    Sent { operation: u64 },
+    /// To the target: a long get of one run of memory, whose data the origin awaits under this number.
+    Fetch { operation: u64, displacement: i64, offset: i64, length: u64, number: u64 },
 }
 
 /// What is done with the target's memory.

@@ -9,6 +9,7 @@ mod aside;
 mod credit;
 mod exposed;
 mod forgetting;
+mod known;
 mod losing;
 mod meeting;
 mod reading;

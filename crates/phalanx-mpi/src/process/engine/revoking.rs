@@ -52,7 +52,7 @@ impl Engine {
     }
 
     /// The memory of a receive is lent no longer.
-    fn leave_memory(&mut self, receive: usize) {
+    pub(super) fn leave_memory(&mut self, receive: usize) {
         for peer in 0..self.peers.len() as u32 {
             let arriving = self.peers[peer as usize].arriving.as_ref();
             if !arriving.is_some_and(|it| matches!(it.into, Into::Receive(its) if its == receive)) {

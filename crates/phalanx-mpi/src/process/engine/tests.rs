@@ -49,7 +49,7 @@ fn reading_engines(count: usize) -> Vec<Engine> {
 }
 
 /// Engines of as many machines, with links of this level.
-fn apart(count: usize, levels: Levels) -> Vec<Engine> {
+pub(crate) fn apart(count: usize, levels: Levels) -> Vec<Engine> {
     let mut paths: Vec<Vec<Path>> = (0..count).map(|_| Vec::new()).collect();
     for one in 0..count {
         for other in one..count {
