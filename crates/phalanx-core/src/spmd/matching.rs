@@ -92,6 +92,13 @@ impl<R, M> Matching<R, M> {
         self.contexts.get(&context).is_none_or(|queues| queues.posted.is_empty() && queues.unexpected.is_empty())
     }
 
+    /// Whether a receive of this pattern would be the first that waits in its context, since no message is there for it.
+    #[inline]
+    pub fn would_wait(&self, pattern: &Pattern) -> bool {
+        let waits = |queues: &Queues<R, M>| queues.posted.is_empty() && queues.unexpected.look(pattern).is_none();
+        self.contexts.get(&pattern.context).is_none_or(waits)
+    }
+
     /// Whether no context is known.
     pub fn is_empty(&self) -> bool {
         self.contexts.is_empty()

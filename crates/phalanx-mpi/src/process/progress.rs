@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 
 /// Sleeps end after this time at the latest: a wake-up may be missed where memory has no order that says otherwise.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
-/// Looks at a channel for a short message before anything else is looked at: some microseconds.
-const SOON: u32 = 1000;
 /// While frames wait for room at a peer.
 const BLOCKED_SLEEP: Duration = Duration::from_micros(500);
 impl World {
@@ -36,16 +34,17 @@ impl World {
     #[inline]
     pub unsafe fn receive_short(&self, from: u32, pattern: &Pattern, to: *mut u8, capacity: usize) -> Option<Status> {
         let mut engine = self.engine();
-        if tasks::are_there() || !engine.may_receive_short(pattern.context) {
+        if tasks::are_there() || !engine.may_receive_short(pattern) {
             return None;
         }
-        for _ in 0..if self.manners.looks_often() && !self.manners.was_calm() { SOON } else { 1 } {
+        for _ in 0..self.manners.tries() {
             // SAFETY: the caller promises it.
             match unsafe { engine.receive_short(from, pattern, to, capacity) } {
                 Found::Message(status) => return Some(status),
                 Found::Other => break,
                 Found::Nothing if self.engine.is_awaited() => break,
-                Found::Nothing => {}
+                Found::Nothing if self.manners.looks_often() => {}
+                Found::Nothing => std::thread::yield_now(),
             }
         }
         None

@@ -21,6 +21,8 @@ const SPIN_AT_SOCKET: Duration = Duration::from_micros(100);
 const SPIN_BESIDE_COPY: Duration = Duration::from_micros(300);
 /// How often it lets others of this machine's ranks have the core before it sleeps: to be woken costs more than all of these.
 const YIELDS: u32 = 16;
+/// Looks at a channel for a short message before anything else is looked at: some microseconds.
+const TRIES: u32 = 1000;
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 32;
 /// A look at the clock that comes this late shows that somebody else had the core.
@@ -127,6 +129,17 @@ impl Manners {
     #[inline]
     pub fn looks_often(&self) -> bool {
         !self.crowded && !self.at_sockets
+    }
+
+    /// How often to look at one channel for the next message, before everything else is looked at. Where looks are rare, others have the
+    /// core between them: what others have sent meanwhile stays in its channels, and need not be kept.
+    #[inline]
+    pub fn tries(&self) -> u32 {
+        match (self.looks_often(), self.was_calm() || self.at_sockets) {
+            (_, true) => 1,
+            (true, false) => TRIES,
+            (false, false) => YIELDS,
+        }
     }
 
     /// Whether nobody is to spin or yield now; `late`: somebody else had the core.

@@ -58,6 +58,7 @@ impl Window {
         if let (Some(run), Outgoing::Borrowed(..)) = (self.long_run(target, place, bytes), &data) {
             return self.offer(target, run, data, end);
         }
+        // SAFETY: as above.
         let data = unsafe { data.bytes() };
         self.ask_for(target, place, Plan { act: Act::Put, data, bytes, unit: 1, result: None }, end)
     }

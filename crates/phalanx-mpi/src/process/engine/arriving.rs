@@ -26,15 +26,18 @@ pub(super) enum Into {
     Nowhere,
 }
 
-/// Frames taken from one peer before the next one's turn.
-const TURN: usize = 64;
+/// Frames taken from one peer before the next one's turn: at most, and for each request that is waited for. What nobody waits for is
+/// cheaper to leave in its channel than to keep.
+const TURN: u64 = 64;
+const FOR_EACH: u64 = 8;
 
 impl Engine {
     /// Takes what a peer has sent, or only as much as completes so many requests. Whether there was anything.
     #[inline]
     pub(super) fn arrive(&mut self, peer: u32, most: u64) -> bool {
         let (mut count, before) = (0, self.completions);
-        while count < TURN {
+        let turn = most.saturating_mul(FOR_EACH).min(TURN);
+        while count < turn {
             let Path::Shared { receiver, .. } = &self.peers[peer as usize].path else { break };
             let Some(chunk) = receiver.peek() else { break };
             count += 1;

@@ -44,16 +44,16 @@ impl Engine {
         true
     }
 
-    /// Whether [`Engine::receive_short`] may be used: nothing waits in the context, nothing else was begun or is to be moved.
+    /// Whether [`Engine::receive_short`] may be used: no such message has come before, nothing else was begun or is to be moved.
     #[inline]
-    pub fn may_receive_short(&mut self, context: u64) -> bool {
+    pub fn may_receive_short(&mut self, pattern: &Pattern) -> bool {
         let is_quiet = self.blocked == 0
             && self.requests.is_empty()
             && self.sockets.is_empty()
             && self.asides.is_empty()
             && self.lost_sources.is_empty()
             && self.revoked.is_empty();
-        if !is_quiet || self.rounds.wrapping_add(1) % OFTEN == 0 || !self.matching.is_idle(context) {
+        if !is_quiet || self.rounds.wrapping_add(1) % OFTEN == 0 || !self.matching.would_wait(pattern) {
             return false;
         }
         self.rounds = self.rounds.wrapping_add(1);

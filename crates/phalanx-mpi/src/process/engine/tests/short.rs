@@ -4,8 +4,8 @@ use super::*;
 
 /// Receives so until something is found.
 fn receive(engine: &mut Engine, pattern: &Pattern, got: &mut [u8]) -> Option<Status> {
-    while !engine.may_receive_short(4) {
-        if !engine.matching.is_idle(4) {
+    while !engine.may_receive_short(pattern) {
+        if !engine.matching.would_wait(pattern) {
             return None;
         }
         engine.rounds += 1; // it is only the turn of everything else
