@@ -82,7 +82,7 @@ def commit_parts(number: int, promises: Promises) -> None:
             raise
     try:
         commit_all([partial(_commit, part, number) for part in others], decided=decider is not None)
-    except SpaceFullError:
+    except (TransactionError, SpaceFullError):
         if len(parts) == 1:
             _abort(number, parts)
         raise
