@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,8 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 
 #: Folders of the kernel's, which no grant opens.
 _KERNELS = ("/proc", "/sys")
+#: Devices that the grant ``gpu`` opens.
+_GPU = re.compile(r"/dev/(nvidia|kfd$|dri/renderD|dxg$)")
 
 
 def explain_refusal(
@@ -93,6 +96,8 @@ def _missing(name: str, readable: list[str], writable: list[str]) -> str | None:
     path, is_there = str(found), found.exists()
     if _is_within(path, _KERNELS):
         return None
+    if is_there and _GPU.match(path):
+        return None if _is_within(path, writable) or not _may(path, os.R_OK) else "gpu"
     folder = str(found.parent) if found.is_file() or not is_there else path
     grant = path if folder == os.sep else folder
     if _is_within(os.environ.get("TMPDIR", os.sep), [folder]):  # it is never granted: users' programs have theirs there

@@ -389,7 +389,7 @@ def test_executors_say_how_they_keep_users_apart(site: Site, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("grant", "why"),
     [
-        ("{at}", "is no grant: write FOLDER:ro or FOLDER:rw"),
+        ("{at}", "is no grant: write FOLDER:ro, FOLDER:rw or gpu"),
         ("{at}/nothing:ro", "No such file"),
         ("{at}:ro", "it would give {at}/executor-labpc.pem to users, which is private; name another folder, or move"),
         ("{programs}:ro", "would open each other's"),

@@ -66,9 +66,9 @@ def _read_accounts(context: click.Context, option: click.Parameter, word: str | 
     "--grant",
     "grants",
     multiple=True,
-    metavar="PATH:ro|rw",
-    help="Let users' processes read this folder or file (ro), or read and write it (rw); may be repeated. [default: "
-    "the system and Python, ro, and a folder of their own, rw]",
+    metavar="PATH:ro|rw|gpu",
+    help="Let users' processes read this folder or file (ro), or read and write it (rw), or use the graphics processors "
+    "(gpu); may be repeated. [default: the system and Python, ro, and a folder of their own, rw]",
 )
 @click.option(
     "--env",

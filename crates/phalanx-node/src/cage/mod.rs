@@ -10,6 +10,7 @@
 
 mod bars;
 mod environment;
+mod gpu;
 #[cfg(target_os = "linux")]
 mod landlock;
 mod paths;

@@ -1,6 +1,6 @@
 //! Which files caged processes may open.
 
-use super::Settings;
+use super::{Settings, gpu};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ const SYSTEM: &[&str] = &[
     "/sys/kernel/mm",
 ];
 const ETC: &str = "/etc";
+/// The grant that opens graphics processors.
+const GPU: &str = "gpu";
 
 /// What may be opened: each path with everything beneath it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -57,6 +59,12 @@ impl Opened {
             paths.readable.extend(without(&resolved(path), &private));
         }
         for grant in &settings.grants {
+            if grant == GPU {
+                let (devices, facts) = gpu::opened(Path::new("/dev"), Path::new("/sys"))?;
+                paths.writable.extend(devices);
+                paths.readable.extend(facts);
+                continue;
+            }
             let (path, writes) = read_grant(grant, &never)?;
             if writes { &mut paths.writable } else { &mut paths.readable }.push(path);
         }
@@ -68,7 +76,7 @@ fn read_grant(grant: &str, private: &[PathBuf]) -> Result<(PathBuf, bool), Strin
     let (path, writes) = match grant.rsplit_once(':') {
         Some((path, "ro")) => (path, false),
         Some((path, "rw")) => (path, true),
-        _ => return Err(format!("{grant:?} is no grant: write FOLDER:ro or FOLDER:rw")),
+        _ => return Err(format!("{grant:?} is no grant: write FOLDER:ro, FOLDER:rw or gpu")),
     };
     let found = fs::canonicalize(path).map_err(|error| format!("cannot grant {path:?}: {error}"))?;
     let wrong = |why: String| format!("cannot grant {path:?}: {why}");

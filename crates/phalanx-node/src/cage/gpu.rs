@@ -1,0 +1,59 @@
+//! Devices of graphics processors, and what their drivers say of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How paths of devices begin: NVIDIA's with the folder of its partitions (MIG), AMD's, those through which programs compute on any card, and
+/// that of Windows' subsystem for Linux. What shows pictures on a screen, like `dri/card0`, is not among them.
+const DEVICES: [&str; 4] = ["nvidia", "kfd", "dri/renderD", "dxg"];
+/// The same for what libraries read: which cards there are, and how they are connected.
+const FACTS: [&str; 7] =
+    ["bus/pci", "class/drm", "class/kfd", "devices/pci", "devices/virtual/kfd", "module/amdgpu", "module/nvidia"];
+
+/// What the grant `gpu` opens: devices in `dev`, to be written, and facts in `sys`, to be read.
+///
+/// # Errors
+///
+/// There is no device.
+pub(super) fn opened(dev: &Path, sys: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), String> {
+    let devices = beginning(dev, &DEVICES);
+    match devices.is_empty() {
+        true => Err(format!("cannot grant gpu: {} has no device of a graphics processor", dev.display())),
+        false => Ok((devices, beginning(sys, &FACTS))),
+    }
+}
+
+/// What is in a folder and begins so.
+fn beginning(folder: &Path, begins: &[&str]) -> Vec<PathBuf> {
+    let of = |begin: &str| {
+        let (inner, name) = begin.rsplit_once('/').unwrap_or(("", begin));
+        let entries = fs::read_dir(folder.join(inner)).into_iter().flatten().flatten();
+        let is_it = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(name.as_bytes());
+        entries.filter(is_it).map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    begins.iter().flat_map(|begin| of(begin)).filter_map(|path| fs::canonicalize(path).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_is_its_devices_and_what_is_known_of_them() {
+        let made = tempfile::tempdir().unwrap();
+        let [dev, sys] = ["dev", "sys"].map(|name| fs::canonicalize(made.path()).unwrap().join(name));
+        for path in ["dev/dri", "sys/class/drm", "sys/class/net", "sys/devices/pci0000:00"] {
+            fs::create_dir_all(made.path().join(path)).unwrap();
+        }
+        assert!(opened(&dev, &sys).unwrap_err().contains("no device of a graphics processor"));
+        for name in ["nvidia0", "nvidiactl", "dri/card0", "dri/renderD128", "sda"] {
+            fs::write(dev.join(name), "").unwrap();
+        }
+        let (mut devices, mut facts) = opened(&dev, &sys).unwrap();
+        devices.sort();
+        facts.sort();
+        let expected = ["dri/renderD128", "nvidia0", "nvidiactl"];
+        assert_eq!(devices, expected.map(|name| dev.join(name)));
+        assert_eq!(facts, ["class/drm", "devices/pci0000:00"].map(|name| sys.join(name)));
+    }
+}
