@@ -86,12 +86,6 @@ impl<R, M> Matching<R, M> {
         VecDeque::into_iter(failed).map(|(_, receive)| receive).collect()
     }
 
-    /// Whether no receive and no message waits in a context.
-    #[inline]
-    pub fn is_idle(&self, context: u64) -> bool {
-        self.contexts.get(&context).is_none_or(|queues| queues.posted.is_empty() && queues.unexpected.is_empty())
-    }
-
     /// Whether a receive of this pattern would be the first that waits in its context, since no message is there for it.
     #[inline]
     pub fn would_wait(&self, pattern: &Pattern) -> bool {

@@ -44,7 +44,14 @@ impl World {
                 Found::Other => break,
                 Found::Nothing if self.engine.is_awaited() => break,
                 Found::Nothing if self.manners.looks_often() => {}
-                Found::Nothing => std::thread::yield_now(),
+                Found::Nothing => {
+                    drop(engine);
+                    let is_calm = self.manners.yield_once();
+                    engine = self.engine();
+                    if is_calm || tasks::are_there() || !engine.may_receive_short(pattern) {
+                        break;
+                    }
+                }
             }
         }
         None

@@ -142,6 +142,14 @@ impl Manners {
         }
     }
 
+    /// Lets others have the core. Whether nobody is to do that again now, because it took long.
+    pub fn yield_once(&self) -> bool {
+        let begun = Instant::now();
+        std::thread::yield_now();
+        let now = Instant::now();
+        self.is_calm(now, now - begun > LATE)
+    }
+
     /// Whether nobody is to spin or yield now; `late`: somebody else had the core.
     fn is_calm(&self, now: Instant, late: bool) -> bool {
         let mut calm = lock(&self.calm);

@@ -153,7 +153,7 @@ impl Window {
     fn end(&self) {
         self.world.services.close(self.context());
         lock(&self.state).ended = true;
-        self.lend_no_longer(None);
+        self.end_longs(None);
     }
 
     /// MPI_Win_attach.

@@ -1,7 +1,7 @@
 //! Long puts and gets between one run of memory and another, without a copy at either end.
 //!
-//! Shorter data travels inside the words of a window, which costs a copy at each end and keeps nobody's memory lent. From
-//! [`PIECE`] on the data goes alone ([`Engine::send_awaited`]), into memory that awaits it:
+//! Other data travels inside the words of a window, which costs a copy at each end and keeps nobody's memory lent. Beyond
+//! [`PIECE`] bytes the data goes alone ([`Engine::send_awaited`]), into memory that awaits it:
 //!
 //! ```text
 //! put    origin ── Offer ──▶ target, which awaits the data ── Wanted ──▶ origin ── data, Sent ──▶ target ── Done ──▶ origin
@@ -14,12 +14,12 @@
 
 use super::operation::{End, Long, Operation};
 use super::runs::{PIECE, Runs};
-use super::state::MOST_ASKED;
+use super::state::{MOST_ASKED, State};
 use super::word::{Word, packed};
 use super::{Place, Window, lock};
 use crate::error::{Class, Error, Result, fail};
 use crate::process::engine::{Outgoing, Target};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 /// Where in the target's part.
 pub(super) struct Run {
@@ -50,7 +50,7 @@ impl Window {
     /// A long put. The data is lent until the operation is done.
     pub(super) fn offer(&self, target: usize, run: Run, data: Outgoing, end: Option<Arc<End>>) -> Result<()> {
         self.reach_of(target).locate(run.displacement, &run.runs())?;
-        let operation = Operation { target, left: 1, result: None, failure: None, long: Long::Put(Some(data)), end };
+        let operation = Operation { target, left: 1, result: None, failure: None, long: Long::Put(data), end };
         let Run { displacement, offset, length } = run;
         let id = self.begin(operation)?;
         self.ask_or_give_up(id, target, Word::Offer { operation: id as u64, displacement, offset, length })
@@ -71,29 +71,34 @@ impl Window {
     }
 
     fn ask_or_give_up(&self, id: usize, target: usize, word: Word) -> Result<()> {
-        self.ask(target, word, &[]).inspect_err(|_| {
-            self.lend_no_longer(target);
-            self.give_up(id);
-        })
+        self.ask(target, word, &[]).inspect_err(|_| self.give_up(id, target))
     }
 
     /// The target awaits the data of a long put under this number.
     fn send_wanted(&self, target: usize, operation: u64, number: u64) -> Option<Word> {
-        let data = match lock(&self.state).operations.get_mut(operation as usize) {
-            Some(Operation { target: its, long: Long::Put(data), .. }) if *its == target => data.take(),
-            _ => None,
-        };
-        let process = self.comm.group.processes[target];
-        self.world.engine().send_awaited(process, self.context(), number, data?);
-        Some(Word::Sent { operation })
+        let mut state = lock(&self.state); // as long as the operation is there, its memory is lent
+        let operations = &mut state.operations;
+        let known = operations.get_mut(operation as usize).filter(|known| known.target == target)?;
+        match std::mem::replace(&mut known.long, Long::Sent(number)) {
+            Long::Put(data) => {
+                let process = self.comm.group.processes[target];
+                self.world.engine().send_awaited(process, self.context(), number, data);
+                Some(Word::Sent { operation })
+            }
+            other => {
+                known.long = other;
+                None
+            }
+        }
     }
 
-    /// Whether the data of a get has come; a put has no memory lent any more. Of what needs neither, nothing.
-    pub(super) fn end_long(&self, long: &Long) -> Result<()> {
+    /// An operation on the target is done: whether the data of a get has come. The memory of a put is lent no longer.
+    pub(super) fn end_long(&self, target: usize, long: &Long) -> Result<()> {
         match long {
-            Long::No => Ok(()),
-            Long::Put(_) => {
-                self.world.engine().keep_data(self.context());
+            Long::No | Long::Put(_) => Ok(()),
+            Long::Sent(number) => {
+                let process = self.comm.group.processes[target];
+                self.world.engine().keep_data(process, self.context(), Some(*number));
                 Ok(())
             }
             Long::Get(number) => match self.world.engine().end_await(*number) {
@@ -130,24 +135,17 @@ impl Window {
     }
 
     fn await_put(&self, origin: usize, operation: u64, run: &Run) -> Result<usize> {
+        let mut state = self.open_state()?;
         let start = self.start_of(run)?;
         let of_origin = |(rank, _): &&(usize, u64)| *rank == origin;
-        let state = lock(&self.state);
         let is_known = state.awaited.contains_key(&(origin, operation));
         if is_known || state.awaited.keys().filter(of_origin).count() >= MOST_ASKED {
             return fail(Class::Arg, "an operation has a number twice, or there are too many");
         }
-        drop(state);
         let to = Target::Plain(std::ptr::with_exposed_provenance_mut(start), run.length as usize);
         let process = self.comm.group.processes[origin];
         let number = self.world.engine().await_data(process, self.context(), to);
         let number = number.ok_or_else(|| self.loss_of(origin))?;
-        let mut state = lock(&self.state);
-        if state.ended {
-            drop(state);
-            self.world.engine().end_await(number);
-            return fail(Class::Win, "the window was freed");
-        }
         state.awaited.insert((origin, operation), number);
         Ok(number)
     }
@@ -162,51 +160,52 @@ impl Window {
         Some(Word::Done { operation, position: 0, failure })
     }
 
-    /// Sends the data of a long get, and the word behind it.
+    /// Sends the data of a long get. Returns the word behind it.
     fn send_fetched(&self, origin: usize, operation: u64, run: &Run, number: u64) -> Word {
-        let failure = match self.start_of(run) {
-            Ok(start) => {
-                let process = self.comm.group.processes[origin];
-                let data = Outgoing::Borrowed(std::ptr::with_exposed_provenance(start), run.length as usize);
-                self.world.engine().send_awaited(process, self.context(), number, data);
-                None
-            }
-            Err(error) => Some(packed(&error)),
-        };
-        Word::Done { operation, position: 0, failure }
+        let sent = self.open_state().and_then(|_state| {
+            let start = std::ptr::with_exposed_provenance(self.start_of(run)?);
+            let (process, data) = (self.comm.group.processes[origin], Outgoing::Borrowed(start, run.length as usize));
+            self.world.engine().send_awaited(process, self.context(), number, data);
+            Ok(())
+        });
+        Word::Done { operation, position: 0, failure: sent.err().map(|error| packed(&error)) }
+    }
+
+    /// The state of a window that has not ended: its memory is there as long as the state is locked.
+    fn open_state(&self) -> Result<MutexGuard<'_, State>> {
+        let state = lock(&self.state);
+        if state.ended { fail(Class::Win, "the window was freed") } else { Ok(state) }
     }
 
     fn start_of(&self, run: &Run) -> Result<usize> {
         if run.length == 0 || self.is_dynamic() {
             return fail(Class::Arg, "a long operation of a window is empty, or the window is dynamic");
         }
-        self.reach_of(self.comm.rank).locate(run.displacement, &run.runs())
+        let start = self.reach_of(self.comm.rank).locate(run.displacement, &run.runs())?;
+        Ok(start.wrapping_add_signed(run.offset as isize))
     }
 
-    /// Nobody's data is awaited any more in the memory of this window and of its operations, or only that of other ranks, and nothing
-    /// of it is read any more.
-    pub(super) fn lend_no_longer(&self, with: impl Into<Option<usize>>) {
-        let with = with.into();
+    /// From now on, long operations with a rank, or with None with all, use neither this window's memory nor that of its own
+    /// operations.
+    pub(super) fn end_longs(&self, with: Option<usize>) {
         let is_it = |rank: usize| with.is_none_or(|with| with == rank);
-        let mut numbers = Vec::new();
-        {
-            let mut state = lock(&self.state);
-            for (_, operation) in state.operations.iter_mut().filter(|(_, operation)| is_it(operation.target)) {
-                if let Long::Get(number) = std::mem::replace(&mut operation.long, Long::No) {
-                    numbers.push(number);
-                }
+        let mut state = lock(&self.state);
+        let own = state.operations.iter_mut().filter(|(_, operation)| is_it(operation.target));
+        let own: Vec<_> = own.map(|(_, it)| std::mem::replace(&mut it.long, Long::No)).collect();
+        let (mut engine, context) = (self.world.engine(), self.context());
+        for long in own {
+            if let Long::Get(number) = long {
+                engine.end_await(number);
             }
-            state.awaited.retain(|(rank, _), number| {
-                let stays = !is_it(*rank);
-                if !stays {
-                    numbers.push(*number);
-                }
-                stays
-            });
         }
-        let mut engine = self.world.engine();
-        numbers.into_iter().for_each(|number| _ = engine.end_await(number));
-        engine.keep_data(self.context());
+        state.awaited.retain(|(rank, _), number| {
+            if is_it(*rank) {
+                engine.end_await(*number);
+            }
+            !is_it(*rank)
+        });
+        let processes = (0..).zip(&self.comm.group.processes).filter(|(rank, _)| is_it(*rank));
+        processes.for_each(|(_, process)| engine.keep_data(*process, context, None));
     }
 }
 

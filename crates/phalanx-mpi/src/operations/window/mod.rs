@@ -4,8 +4,8 @@
 //! done when the call returns (`direct`).
 //!
 //! For all other memory a window is a service: what its origins want goes to the target as words, which the target carries out
-//! while it makes progress in whatever call of MPI. So these accesses to one process's memory come one after the other. Each word
-//! is acknowledged; an epoch ends when all of its are. Accumulation is atomic either way, because both take the same guard.
+//! while it makes progress in whatever call of MPI. So these accesses to one process's memory come one after the other, but for
+//! long puts and gets, whose data goes alone (`long`). Each word is acknowledged; an epoch ends when all of its are. Accumulation is atomic either way, because both take the same guard.
 
 mod create;
 mod desk;

@@ -23,7 +23,9 @@ pub(super) enum Long {
     /// It is a short one.
     No,
     /// The data of a put, until the target wants it.
-    Put(Option<Outgoing>),
+    Put(Outgoing),
+    /// The number under which the target awaits the data of a put.
+    Sent(u64),
     /// The number under which the data of a get is awaited.
     Get(usize),
 }

@@ -197,7 +197,7 @@ impl Window {
             let displacement = place.displacement;
             let word = Word::Access { operation, position, act, displacement, runs: piece.runs };
             if let Err(error) = self.ask(target, word, data) {
-                self.give_up(id);
+                self.give_up(id, target);
                 return Err(error);
             }
         }
@@ -224,11 +224,14 @@ impl Window {
         self.check_lives(target) // who is lost from now on is heard of, and nothing waits for it any more
     }
 
-    /// Nobody will answer an operation.
-    pub(super) fn give_up(&self, id: usize) {
+    /// Nobody will answer an operation, which has ended already if the target was lost meanwhile.
+    pub(super) fn give_up(&self, id: usize, target: usize) {
         let mut state = lock(&self.state);
-        if let Some(operation) = state.operations.try_remove(id) {
-            state.pending[operation.target] -= 1;
+        if state.operations.get(id).is_some_and(|operation| operation.target == target) {
+            let operation = state.operations.remove(id);
+            state.pending[target] -= 1;
+            drop(state);
+            let _ = self.end_long(target, &operation.long); // it has failed in any case
         }
     }
 

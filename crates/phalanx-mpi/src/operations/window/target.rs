@@ -28,7 +28,7 @@ impl Service for Window {
     /// What it was asked for will not be answered, and its locks are nobody's.
     fn lose(&self, process: u32) {
         let Some(rank) = self.comm.group.rank_of(process) else { return };
-        self.lend_no_longer(rank);
+        self.end_longs(Some(rank));
         let mut state = lock(&self.state);
         state.abandon(rank, &self.loss_of(rank));
         let granted = state.lock.lose(rank);
@@ -43,7 +43,7 @@ impl Service for Window {
 
     fn revoke(&self) {
         let error = Error::new(Class::Revoked, Class::Revoked.words());
-        self.lend_no_longer(None);
+        self.end_longs(None);
         let mut state = lock(&self.state);
         (0..self.comm.size()).for_each(|rank| state.abandon(rank, &error));
     }
@@ -78,7 +78,7 @@ impl Window {
             Word::Done { operation, position, failure } => {
                 let long = state.take_long(from, operation as usize);
                 drop(state);
-                let failure = failure.map(unpacked).or(self.end_long(&long).err());
+                let failure = failure.map(unpacked).or(self.end_long(from, &long).err());
                 let mut state = lock(&self.state);
                 state.finish(from, operation as usize, position as usize, failure, data);
                 let next = state.ask_next(from);

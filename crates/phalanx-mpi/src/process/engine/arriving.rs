@@ -2,6 +2,7 @@
 
 use super::aside::{Aside, MOST_ASIDE};
 use super::request::{Content, Message, Receiving, Request, Sending, Status, Target};
+use super::short::OFTEN;
 use super::{Engine, Envelope, Path};
 use crate::error::Class;
 use crate::process::transport::{FAILED, Header, Kind, Place, SYNCHRONOUS, read_memory};
@@ -26,8 +27,8 @@ pub(super) enum Into {
     Nowhere,
 }
 
-/// Frames taken from one peer before the next one's turn: at most, and for each request that is waited for. What nobody waits for is
-/// cheaper to leave in its channel than to keep.
+/// Frames taken from one peer before the next one's turn: at most, and, but for one round in many, for each request that is waited
+/// for. What nobody waits for is cheaper to leave in its channel than to keep.
 const TURN: u64 = 64;
 const FOR_EACH: u64 = 8;
 
@@ -36,7 +37,7 @@ impl Engine {
     #[inline]
     pub(super) fn arrive(&mut self, peer: u32, most: u64) -> bool {
         let (mut count, before) = (0, self.completions);
-        let turn = most.saturating_mul(FOR_EACH).min(TURN);
+        let turn = if self.rounds % OFTEN == 0 { TURN } else { most.saturating_mul(FOR_EACH).min(TURN) };
         while count < turn {
             let Path::Shared { receiver, .. } = &self.peers[peer as usize].path else { break };
             let Some(chunk) = receiver.peek() else { break };

@@ -6,10 +6,10 @@
 
 mod arriving;
 mod aside;
+mod awaited;
 mod credit;
 mod exposed;
 mod forgetting;
-mod known;
 mod losing;
 mod meeting;
 mod reading;

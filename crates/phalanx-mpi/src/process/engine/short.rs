@@ -9,7 +9,7 @@ use phalanx_net::copy::copy;
 pub use crate::process::transport::INLINE as SHORT;
 
 /// Receives of which one looks at everything else too.
-const OFTEN: u32 = 64;
+pub(super) const OFTEN: u32 = 64;
 
 /// What a look at a channel finds.
 pub enum Found {

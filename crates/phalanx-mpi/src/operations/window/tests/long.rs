@@ -1,8 +1,10 @@
 //! Long puts and gets, whose data goes from memory to memory.
 
-use super::{at, ints, machines, window_of};
+use super::{Place, at, datatype, ints, machines, window_of};
+use crate::constants::MPI_INT;
 use crate::error::{Class, Result};
 use crate::objects::comm::revoke;
+use crate::objects::datatype::Datatype;
 use crate::operations::collective::tests::Ranks;
 use crate::operations::collective::{Call, barrier};
 use crate::operations::comm_create::duplicate;
@@ -47,6 +49,33 @@ fn long_data_goes_both_ways_at_once() {
     }
 }
 
+/// Rows of a matrix at the target, behind other rows: one run that does not begin at the displacement.
+#[test]
+fn a_long_run_may_begin_behind_the_displacement() {
+    for ranks in machines(2) {
+        ranks.all(async |call| {
+            let other = 1 - call.rank();
+            let mut memory = vec![-1; 2 * MANY];
+            let window = window_of(call, &mut memory).await;
+            let rows = Datatype::indexed(&[MANY as i64], &[MANY as i64 - 5], &datatype(MPI_INT)).expect("a row");
+            rows.commit();
+            let place = Place { rank: other as i32, displacement: 2, count: 1, datatype: rows };
+            window.lock_all().await.expect("a lock");
+            let (mut put, mut got) = ((0..MANY as i32).collect::<Vec<_>>(), vec![0; MANY]);
+            window.put(&ints(&mut put), &place, None).await.expect("inside");
+            window.flush_all().await.expect("locked");
+            window.get(&ints(&mut got), &place, None).await.expect("inside");
+            window.unlock_all().await.expect("locked");
+            window.close().await.expect("it ends");
+            assert_eq!(got, put);
+            let begin = MANY - 3;
+            let expected =
+                |index: usize| if index < begin || index >= begin + MANY { -1 } else { (index - begin) as i32 };
+            assert!(memory.iter().enumerate().all(|(index, value)| *value == expected(index)));
+        });
+    }
+}
+
 /// Origins and targets that do not keep to the rules get nothing, and nothing outside of the window is touched.
 #[test]
 fn what_others_say_of_long_data_is_checked() {
@@ -56,7 +85,15 @@ fn what_others_say_of_long_data_is_checked() {
         let window = window_of(call, &mut memory[4..][..MANY]).await;
         window.lock_all().await.expect("a lock");
         let length = 4 * MANY as u64;
-        let runs = [(-1, 0, length), (0, 1, length), (0, 0, u64::MAX), (0, 0, 0), (i64::MAX, i64::MIN, length)];
+        let runs = [
+            (-1, 4, length),
+            (1, -8, length),
+            (-1, 0, length),
+            (0, 1, length),
+            (0, 0, u64::MAX),
+            (0, 0, 0),
+            (i64::MAX, i64::MIN, length),
+        ];
         for (operation, (displacement, offset, length)) in (1000..).zip(runs) {
             let offer = Word::Offer { operation, displacement, offset, length };
             window.tell(1 - rank, &offer, &[]).expect("a peer");

@@ -2,7 +2,7 @@
 //! end. The receiver awaits the data and tells the sender the number of that; the sender's frame names the number.
 
 use super::request::Request;
-use super::{Engine, Envelope, Outgoing, Path, Target};
+use super::{Engine, Envelope, Outgoing, Path, Target, Waiting};
 use crate::process::transport::{Header, Kind};
 use phalanx_net::copy::copied;
 
@@ -42,12 +42,15 @@ impl Engine {
         self.transmit(to, header, data, None);
     }
 
-    /// The memory of such data in this context is lent no longer: what has not gone out yet is copied.
-    pub fn keep_data(&mut self, context: u64) {
-        let waiting = self.peers.iter_mut().flat_map(|peer| &mut peer.waiting);
-        let is_known = |it: &&mut super::Waiting| it.of.is_none() && it.header.context == context;
-        for it in waiting.filter(is_known) {
-            if let Outgoing::Borrowed(..) = it.data {
+    /// The memory of such data for a process is lent no longer, under this number or, with None, under any: what has not gone out
+    /// yet is copied.
+    pub fn keep_data(&mut self, to: u32, context: u64, number: Option<u64>) {
+        let is_it = |it: &&mut Waiting| {
+            let of_number = number.is_none_or(|number| it.header.id == number);
+            it.header.kind == Kind::Data as u16 && it.header.context == context && of_number
+        };
+        for it in self.peers[to as usize].waiting.iter_mut().filter(is_it) {
+            if let (Outgoing::Borrowed(..), None) = (&it.data, it.of) {
                 // SAFETY: it was lent until now.
                 it.data = Outgoing::Owned(copied(unsafe { it.data.bytes() }));
             }
@@ -98,7 +101,8 @@ mod tests {
             for number in numbers {
                 one.send_awaited(1, 4, number as u64, Outgoing::Borrowed(sent.as_ptr(), LENGTH));
             }
-            one.keep_data(4);
+            one.keep_data(1, 4, Some(numbers[0] as u64));
+            one.keep_data(1, 4, None);
             sent.fill(255);
             other.progress();
             assert!(!other.end_await(numbers[0]), "a part of it has come at most");
