@@ -38,12 +38,20 @@ impl Locked {
     /// # Errors
     /// The folder cannot be written, or another process holds its lock for too long.
     pub fn wait(path: &Path) -> io::Result<Locked> {
+        Locked::wait_for(path, PATIENCE)
+    }
+
+    /// The same, for processes that hold the lock for longer.
+    ///
+    /// # Errors
+    /// As [`Locked::wait`].
+    pub fn wait_for(path: &Path, patience: Duration) -> io::Result<Locked> {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let lock = match private().create(true).open(path.with_file_name(LOCK)) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(Locked { path, lock: None }),
             lock => lock?,
         };
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + patience;
         while !is_locked(&lock)? {
             if Instant::now() >= until {
                 return Err(io::Error::other("another process holds the lock of its folder"));

@@ -13,8 +13,9 @@ use phalanx_node::given;
 use phalanx_node::known_members::{KnownError, KnownMember, KnownMembers};
 use phalanx_node::recruit::LASTS;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyTuple};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -176,11 +177,47 @@ pub fn renew_identity<'py>(
     Ok(PyString::new(py, &text))
 }
 
-/// Replaces a file in one step, while no other process replaces files in its folder. It keeps its mode.
-#[pyfunction]
-pub fn replace_file(file: PathBuf, text: &str) -> PyResult<()> {
-    let replaced = Locked::wait(&file).and_then(|locked| locked.replace(text.as_bytes()));
-    replaced.map_err(|error| raise("IdentityError", format!("{} cannot be written: {error}", file.display())))
+/// How long a command waits for others that write in the folder of a grid. Each may have to unlock the authority's key.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A file in whose folder no other process replaces files, within a `with` statement. So what is read there stays true until it is
+/// replaced.
+#[pyclass(module = "phalanx._native")]
+pub struct LockedFile {
+    file: PathBuf,
+    locked: Option<Locked>,
+}
+
+#[pymethods]
+impl LockedFile {
+    #[new]
+    fn new(file: PathBuf) -> LockedFile {
+        LockedFile { file, locked: None }
+    }
+
+    fn __enter__(mut this: PyRefMut<'_, Self>, py: Python<'_>) -> PyResult<Py<Self>> {
+        let file = this.file.clone();
+        let locked = py.detach(|| Locked::wait_for(&file, PATIENCE)).map_err(|error| this.unwritten(error))?;
+        this.locked = Some(locked);
+        Ok(this.into())
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&mut self, _args: &Bound<'_, PyTuple>) {
+        self.locked = None;
+    }
+
+    /// Replaces the file in one step. It keeps its mode.
+    fn replace(&self, text: &str) -> PyResult<()> {
+        let locked = self.locked.as_ref().ok_or_else(|| self.unwritten("it is not locked"))?;
+        locked.replace(text.as_bytes()).map_err(|error| self.unwritten(error))
+    }
+}
+
+impl LockedFile {
+    fn unwritten(&self, why: impl Display) -> PyErr {
+        raise("IdentityError", format!("{} cannot be written: {why}", self.file.display()))
+    }
 }
 
 /// The role and name in the text of an identity file, and when its certificate ends, if that is near. An error if no member of

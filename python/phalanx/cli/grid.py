@@ -177,23 +177,24 @@ def renew(names: tuple[str, ...], days: int | None, folder: Path | None, passphr
     """
     authority, file, passphrase = _authority(folder, passphrase_file)
     folder = Path(file).parent
-    newest = _newest(folder, authority)
-    chosen = _named(newest, names, folder) if names else [it for it in newest if it.is_near and not it.is_over]
-    if not chosen:
-        click.echo("no certificate is in the last third of its life; name those to renew all the same")
-        return
-    issued, fingerprints = _read(folder / _ISSUED), {it.fingerprint for it in chosen}
-    texts = _native.renew_members(authority, file, passphrase, issued, fingerprints, days)
-    before = {it.holder: it for it in newest}
-    for text in texts:
-        (new,) = _certificates(text, authority)
-        if new.until <= before[new.holder].until:
-            raise IdentityError(f"the certificate of {new.name} is good until {before[new.holder].end} already")
-    for text in texts:
-        _register(file, text, warns=False)
-        (new,) = _certificates(text, authority)
-        click.echo(f"{new.name} in the role {new.role}: good until {new.end}")
-    _hand_on(folder, authority)
+    with _native.LockedFile(folder / RENEWED) as locked:
+        newest = _newest(folder, authority)
+        chosen = _named(newest, names, folder) if names else [it for it in newest if it.is_near and not it.is_over]
+        if not chosen:
+            click.echo("no certificate is in the last third of its life; name those to renew all the same")
+            return
+        issued, fingerprints = _read(folder / _ISSUED), {it.fingerprint for it in chosen}
+        texts = _native.renew_members(authority, file, passphrase, issued, fingerprints, days)
+        before = {it.holder: it for it in newest}
+        for text in texts:
+            (new,) = _certificates(text, authority)
+            if new.until <= before[new.holder].until:
+                raise IdentityError(f"the certificate of {new.name} is good until {before[new.holder].end} already")
+        for text in texts:
+            _note(folder, text)
+            (new,) = _certificates(text, authority)
+            click.echo(f"{new.name} in the role {new.role}: good until {new.end}")
+        _hand_on(folder, authority, locked)
     if (folder / USER).exists():
         _native.renew_identity(read_private(folder / USER, "identity", ""), folder / USER, [folder / RENEWED])
     click.echo(f"{folder / RENEWED} has them; your managers carry it to the executors that they use from now on")
@@ -211,13 +212,13 @@ def _named(newest: list[_Certificate], names: tuple[str, ...], folder: Path) -> 
     return [it for it in newest if it.name in wanted]
 
 
-def _hand_on(folder: Path, authority: str) -> None:
+def _hand_on(folder: Path, authority: str, file: _native.LockedFile) -> None:
     """Writes the file of renewed certificates: the newest one of each member that was renewed."""
     counts = Counter(it.holder for it in _certificates(_read(folder / _ISSUED), authority))
     renewed = [it for it in _newest(folder, authority) if counts[it.holder] > 1 and not it.is_over]
     if len(renewed) > _MOST_RENEWED:
         click.echo(f"members keep {_MOST_RENEWED} renewed certificates, and these are {len(renewed)}", err=True)
-    _replace(folder / RENEWED, "".join(it.text for it in renewed), mode=0o644)
+    _replace(file, folder / RENEWED, "".join(it.text for it in renewed), mode=0o644)
 
 
 class _Certificate(NamedTuple):
@@ -291,12 +292,13 @@ def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Pa
     """
     authority, file, passphrase = _authority(folder, passphrase_file)
     register, revoked = Path(file).with_name(_REGISTER), Path(file).with_name(REVOKED)
-    named = [entry[1:] for entry in _issued(register) if entry[2] == name.lower() and role in (None, entry[1])]
-    if not named:
-        raise IdentityError(f"the register {register} has no certificate of {name}{f' as {role}' if role else ''}")
-    entries = [(_now(), *entry) for entry in named]
-    text = _native.revoke_members(authority, file, passphrase, _revoked(revoked), entries)
-    _replace(revoked, text, mode=0o644)
+    with _native.LockedFile(revoked) as locked:
+        named = [entry[1:] for entry in _issued(register) if entry[2] == name.lower() and role in (None, entry[1])]
+        if not named:
+            raise IdentityError(f"the register {register} has no certificate of {name}{f' as {role}' if role else ''}")
+        entries = [(_now(), *entry) for entry in named]
+        text = _native.revoke_members(authority, file, passphrase, _revoked(revoked), entries)
+        _replace(locked, revoked, text, mode=0o644)
     click.echo(f"{revoked} names {name} now; your managers carry it to the executors that they use from now on")
 
 
@@ -306,10 +308,11 @@ def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Pa
 @click.option("--new-passphrase-file", type=click.Path(path_type=Path), help="The new passphrase, instead of asking.")
 def lock(folder: Path | None, passphrase_file: Path | None, new_passphrase_file: Path | None) -> None:
     """Lock the authority's private key by a passphrase, or change the passphrase."""
-    authority, file, passphrase = _authority(folder, passphrase_file)
+    _, file, passphrase = _authority(folder, passphrase_file)
     new = _new_passphrase(new_passphrase_file, asks=True)
-    locked = _native.lock_grid(authority, file, passphrase, new)
-    _replace(Path(file), locked, mode=0o600)
+    with _native.LockedFile(file) as locked:
+        authority = _read(Path(file))  # another command may have changed the passphrase meanwhile
+        _replace(locked, Path(file), _native.lock_grid(authority, file, passphrase, new), mode=0o600)
     click.echo(f"{file} is locked by your passphrase" if new else f"{file} is not locked any more")
 
 
@@ -325,16 +328,25 @@ def _authority(folder: Path | None, passphrase_file: Path | None) -> tuple[str, 
     return text, str(file), asked
 
 
-def _register(authority_file: str, text: str, *, warns: bool = True) -> None:
+def _register(authority_file: str, text: str) -> None:
     """Notes in the register that a certificate was issued, and warns of others with its role and name that are good."""
     register = Path(authority_file).with_name(_REGISTER)
+    role, name, _ = _native.certificate_of(text)
+    with _native.LockedFile(register):
+        revoked = _revoked(register.with_name(REVOKED)) or ""
+        before = [when for when, *of, one in _issued(register) if of == [role, name] and one not in revoked]
+        if before:
+            click.echo(
+                f"{name} was issued before, on {', '.join(before)}: who has that key can be {name} too", err=True
+            )
+        _note(register.parent, text)
+
+
+def _note(folder: Path, text: str) -> None:
+    """Notes in the register that a certificate was issued. The folder must be locked."""
     role, name, fingerprint = _native.certificate_of(text)
-    revoked = _revoked(register.with_name(REVOKED)) or ""
-    before = [when for when, *of, one in _issued(register) if of == [role, name] and one not in revoked]
-    if before and warns:
-        click.echo(f"{name} was issued before, on {', '.join(before)}: who has that key can be {name} too", err=True)
-    _append(register.with_name(_ISSUED), _pems(text)[0])
-    _append(register, f"{_now()} {role} {name} {fingerprint}\n")
+    _append(folder / _ISSUED, _pems(text)[0])
+    _append(folder / _REGISTER, f"{_now()} {role} {name} {fingerprint}\n")
 
 
 def _append(register: Path, text: str) -> None:
@@ -406,9 +418,9 @@ def _login_name() -> str:
         raise IdentityError(f"user {os.getuid()} has no login name on this machine; say --user NAME") from None
 
 
-def _replace(path: Path, text: str, *, mode: int) -> None:
+def _replace(file: _native.LockedFile, path: Path, text: str, *, mode: int) -> None:
     """A new file in place of an older one, whole at every moment."""
-    _native.replace_file(path, text)
+    file.replace(text)
     path.chmod(mode)
 
 
