@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use super::{Holder, Kept, Model, PATIENCE, Places, Share, State};
 use crate::quota::Entered;
@@ -15,6 +16,7 @@ use phalanx_net::sync::lock;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use waiting::Waiting;
 
 /// Time for a manager to give back places that it is asked for. A shorter time fires more instructions twice, a longer one lets
 /// the other user wait. Managers wait 30 s for a requested interpreter.
@@ -77,7 +79,7 @@ pub struct Overdue {
 
 #[derive(Debug, Default)]
 pub(super) struct Desk {
-    waiting: VecDeque<Request>,
+    waiting: Waiting,
     /// Requests that have a place, and that their link has not yet seen.
     given: HashMap<u64, Vec<Given>>,
     links: HashMap<u64, Seated>,
@@ -117,14 +119,14 @@ impl Desk {
 impl Places {
     /// Adds a request. The next [`Places::look`] says what became of it.
     pub fn request(&self, request: Request) {
-        lock(&self.state).desk.waiting.push_back(request);
+        lock(&self.state).desk.waiting.push(request);
     }
 
     /// Whether this request of a link waits, or has a place that the link has not seen yet.
     pub fn is_open(&self, session: u64, number: u32) -> bool {
         let desk = &lock(&self.state).desk;
-        let waits = desk.waiting.iter().any(|it| (it.session, it.number) == (session, number));
-        waits || desk.given.get(&session).is_some_and(|given| given.iter().any(|it| it.request.number == number))
+        desk.waiting.contains(session, number)
+            || desk.given.get(&session).is_some_and(|given| given.iter().any(|it| it.request.number == number))
     }
 
     /// Gives free places to requests, decides which users are asked for places, and says what there is to do for a link.
@@ -136,6 +138,9 @@ impl Places {
         let overdue = state.owe(&asked, now);
         let overdue = overdue.into_iter().map(|(session, count)| state.desk.overdue(session, count)).collect();
         let refused = state.refuse(self.capacity, session, now, !asked.is_empty());
+        if !refused.is_empty() {
+            self.given_back.notify_all(); // places that were kept for these requests
+        }
         let keep = asked.get(&session).map(|count| state.desk.links[&session].interpreters - count);
         Look { given, refused, keep, overdue }
     }
@@ -144,15 +149,17 @@ impl Places {
     pub fn withdraw(&self, session: u64, number: u32) -> bool {
         let mut state = lock(&self.state);
         let (desk, mut dropped) = (&mut state.desk, None);
-        let before = desk.waiting.len();
-        desk.waiting.retain(|it| (it.session, it.number) != (session, number));
+        let withdrawn = desk.waiting.remove(session, number);
         if let Some(given) = desk.given.get_mut(&session) {
             let index = given.iter().position(|it| it.request.number == number);
             dropped = index.map(|index| given.remove(index));
         }
-        let waited = desk.waiting.len() < before || dropped.is_some();
+        let waited = withdrawn.is_some() || dropped.is_some();
         drop(state); // dropping a place locks the state
         drop(dropped);
+        if withdrawn.is_some() {
+            self.given_back.notify_all(); // a place that was kept for the request
+        }
         waited
     }
 
@@ -160,21 +167,17 @@ impl Places {
     pub fn leave(&self, session: u64) {
         let mut state = lock(&self.state);
         let given = state.desk.given.remove(&session);
-        state.desk.waiting.retain(|request| request.session != session);
+        let waited = state.desk.waiting.leave(session);
         drop(state); // dropping a place locks the state
         drop(given);
+        if waited {
+            self.given_back.notify_all(); // places that were kept for its requests
+        }
     }
 
     /// Gives places to requests, first to those of the user that has fewest.
     fn give(self: &Arc<Places>, state: &mut State) {
-        while !state.desk.waiting.is_empty() {
-            let (held, total) = (state.held(), state.total());
-            let fits = |it: &Request| state.taken(total, &it.holder, Model::Interpreters) < self.capacity;
-            let waiting = state.desk.waiting.iter().enumerate().filter(|(_, it)| fits(it));
-            let next = waiting.min_by_key(|(_, it)| held.get(&it.holder.user).copied().unwrap_or_default());
-            let Some(request) = next.map(|(index, _)| index).and_then(|index| state.desk.waiting.remove(index)) else {
-                return;
-            };
+        while let Some(request) = state.next(self.capacity) {
             let (session, holder) = (request.session, request.holder.clone());
             state.add(&holder, Model::Interpreters, 1);
             let seated = state.desk.links.entry(session).or_insert_with(|| Seated {
@@ -191,6 +194,25 @@ impl Places {
 }
 
 impl State {
+    /// The request that gets a free place: the first one, of the user that has fewest.
+    fn next(&mut self, capacity: u32) -> Option<Request> {
+        let total = self.total();
+        if self.desk.waiting.is_empty() || (total >= capacity && !self.has_spare()) {
+            return None;
+        }
+        let (held, waiting) = (self.held(), &self.desk.waiting);
+        let fits = |it: &Request| self.taken(total, &it.holder, Model::Interpreters) < capacity;
+        let firsts = waiting.users().filter_map(|user| Some((user, waiting.first(user, fits)?)));
+        let next = firsts.min_by_key(|(user, (turn, _))| (held.get(*user).copied().unwrap_or_default(), *turn));
+        let (session, number) = next.map(|(_, (_, it))| (it.session, it.number))?;
+        self.desk.waiting.remove(session, number)
+    }
+
+    /// Whether a program has places for its ranks that it may use for interpreters too.
+    fn has_spare(&self) -> bool {
+        self.used.values().any(|[interpreters, ranks]| ranks > interpreters)
+    }
+
     /// The places that each user has.
     fn held(&self) -> HashMap<String, u32> {
         let mut held = HashMap::new();
@@ -208,8 +230,8 @@ impl State {
             demand.held += interpreters.max(ranks);
             demand.movable += interpreters.saturating_sub(*ranks);
         }
-        for request in self.desk.waiting.iter().filter(|request| request.waits) {
-            demands.entry(&request.holder.user).or_default().waiting += 1;
+        for (user, count) in self.desk.waiting.patient() {
+            demands.entry(user).or_default().waiting = count;
         }
         demands
     }
@@ -276,18 +298,21 @@ impl State {
 
     /// Removes the requests of a link that wait no longer. A request within its user's share waits while places `move`.
     fn refuse(&mut self, capacity: u32, session: u64, now: Instant, moves: bool) -> Vec<Request> {
-        if !self.desk.waiting.iter().any(|request| request.session == session) {
+        let waits = |request: &Request| now.saturating_duration_since(request.since);
+        let Some(oldest) = self.desk.waiting.oldest(session).filter(|oldest| waits(oldest) >= PATIENCE) else {
             return Vec::new();
+        };
+        let user = &oldest.holder.user;
+        let mut claim = if moves { self.claims(capacity).get(user).copied().unwrap_or_default() } else { 0 };
+        let mut over = Vec::new();
+        for request in self.desk.waiting.of(user) {
+            let is_claimed = request.waits && claim > 0;
+            claim -= u32::from(is_claimed);
+            let patience = if is_claimed { CLAIM_PATIENCE } else { PATIENCE };
+            if request.session == session && waits(request) >= patience {
+                over.push(request.number);
+            }
         }
-        let mut claims = self.claims(capacity);
-        let mut refused = Vec::new();
-        for request in std::mem::take(&mut self.desk.waiting) {
-            let claim = claims.get_mut(&request.holder.user).filter(|claim| request.waits && moves && **claim > 0);
-            let patience = if claim.is_some() { CLAIM_PATIENCE } else { PATIENCE };
-            claim.into_iter().for_each(|claim| *claim -= 1);
-            let is_over = request.session == session && now.saturating_duration_since(request.since) >= patience;
-            if is_over { refused.push(request) } else { self.desk.waiting.push_back(request) }
-        }
-        refused
+        over.into_iter().filter_map(|number| self.desk.waiting.remove(session, number)).collect()
     }
 }

@@ -23,12 +23,16 @@ impl Machine {
 
     /// Links 0 to 9 are ada's, 10 to 19 bob's, 20 to 29 eve's. Each is a program of its own.
     fn request(&mut self, session: u64, count: u32, at: u64) {
+        self.request_with(session, count, at, true);
+    }
+
+    fn request_with(&mut self, session: u64, count: u32, at: u64, waits: bool) {
         for _ in 0..count {
             self.numbers += 1;
             let holder = holder(session);
             let (number, levels, since) = (self.numbers, Levels::all(Level::Safe), self.at(at));
             let entered = self.quota.enter(&holder.user).unwrap();
-            self.places.request(Request { session, number, holder, levels, waits: true, since, entered });
+            self.places.request(Request { session, number, holder, levels, waits, since, entered });
         }
     }
 
@@ -106,8 +110,7 @@ fn nobody_is_asked_for_a_request_that_does_not_wait() {
     let mut machine = Machine::new(2);
     machine.request(0, 2, 0);
     machine.look(0, 0);
-    machine.request(10, 1, 0);
-    lock(&machine.places.state).desk.waiting[0].waits = false;
+    machine.request_with(10, 1, 0, false);
     assert_eq!((machine.look(10, 500), machine.look(0, 500)), ((None, 0, vec![]), (None, 0, vec![])));
     assert_eq!(machine.look(10, 1000).1, 1);
 }
@@ -185,4 +188,50 @@ fn places_that_were_not_used_yet_are_taken_first() {
     drop(look);
     machine.look(10, patience);
     assert_eq!((machine.has(10), machine.has(0)), (2, 2));
+}
+
+/// Ranks wait for a place that is kept for another user's request. They hear when that request is given up, however it is.
+#[test]
+fn who_waits_for_a_place_hears_that_a_request_was_given_up() {
+    let give_up: [fn(&mut Machine); 3] = [
+        |machine| assert!(machine.places.withdraw(10, 3)),
+        |machine| machine.places.leave(10),
+        |machine| assert_eq!(machine.look(10, 30_000).1, 1),
+    ];
+    for give_up in give_up {
+        let mut machine = Machine::new(2);
+        machine.request(0, 2, 0);
+        machine.look(0, 0);
+        machine.request(10, 1, 0);
+        machine.look(10, 0);
+        let (places, (begun, begins)) = (machine.places.clone(), std::sync::mpsc::channel());
+        let waiting = std::thread::spawn(move || {
+            let state = lock(&places.state);
+            begun.send(()).unwrap();
+            let (_state, waited) = places.given_back.wait_timeout(state, Duration::from_secs(60)).unwrap();
+            !waited.timed_out()
+        });
+        begins.recv().unwrap(); // it holds the lock until it waits
+        give_up(&mut machine);
+        assert!(waiting.join().unwrap());
+    }
+}
+
+#[test]
+fn requests_of_each_user_get_places_in_the_order_in_which_they_came() {
+    let mut machine = Machine::new(1);
+    machine.request(0, 1, 0);
+    machine.look(0, 0);
+    for (session, count) in [(1, 2), (10, 1), (0, 1), (20, 1), (10, 1)] {
+        machine.request(session, count, 0);
+    }
+    machine.running.clear();
+    let mut order = Vec::new();
+    for _ in 0..6 {
+        for session in [0, 1, 10, 20] {
+            let look = machine.places.look(session, machine.at(0));
+            order.extend(look.given.into_iter().map(|given| given.request.number)); // and given back at once
+        }
+    }
+    assert_eq!(order, [2, 3, 4, 5, 6, 7]);
 }
