@@ -161,12 +161,14 @@ def programs_machines() -> Hosts | None:
     return Hosts.known(machines, certificates) if machines else None
 
 
-def dialler_if_any(identity: StrPath | None, certificates: Mapping[str, str]) -> Dialler | None:
+def dialler_if_any(
+    identity: StrPath | None, certificates: Mapping[str, str], hosts: StrPath | None = None
+) -> Dialler | None:
     """The same, for spaces; None if the user named no identity file and has none."""
     if identity is None and _native.acts_for("spaces"):
         return _acting(certificates)
     text = read_identity(identity, USER, "spaces") if identity else own_identity(USER)
-    return None if text is None else dialler(text, identity, certificates)
+    return None if text is None else dialler(text, identity, certificates, Path(hosts) if hosts else None)
 
 
 def own_identity(default: str) -> str | None:

@@ -281,7 +281,8 @@ class Grid:
         :class:`phalanx.Space` takes them."""
         hosts, identity, policy, trusted = self._reach
         networks = (*trusted, *(hosts.trusted if hosts else ()))
-        return {"identity": identity, "policy": policy, "trusted": networks, "certificates": self.certificates}
+        links = {"identity": identity, "policy": policy, "trusted": networks, "certificates": self.certificates}
+        return {**links, "hosts_file": hosts.path} if hosts and hosts.path else links
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self._reach,)

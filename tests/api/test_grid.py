@@ -339,6 +339,7 @@ def test_typed_options_are_those_that_functions_take() -> None:
     assert BspOptions.__annotations__.keys() == (run - REACH) | names(px.bsprun) - {"program", "n"}
     own = names(px.Space) - {"address", "placement"}
     assert GridSpaceOptions.__annotations__.keys() == own | MoreOptions.__annotations__.keys() - REACH - {
-        "certificates"
+        "certificates",
+        "hosts_file",
     }
     assert ServeOptions.__annotations__.keys() == (names(start) | names(serving)) - {"address", "creates"}

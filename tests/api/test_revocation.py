@@ -145,6 +145,23 @@ def test_a_list_beside_the_hosts_file_is_heeded_as_well(lab: Lab) -> None:
     assert "the certificate of the executor lost was revoked" in why
 
 
+def test_spaces_heed_a_list_beside_the_hosts_file(lab: Lab) -> None:
+    _, address = lab.start("lost", "space", "serve", "--address")
+    ada, machines = lab.home / "user.pem", lab.folder / "machines"
+    machines.mkdir()
+    hosts = machines / "hosts.txt"
+    hosts.write_text(f"lost = {address}\n")
+    with px.Space(f"{hosts}/jobs", identity=ada) as space, px.Grid(hosts, identity=ada).space("lost/jobs") as same:
+        space.out("a", 1)
+        assert same.in_("a", int) == ("a", 1)
+    lab.revoke("lost", machines)
+    (lab.home / "revoked.txt").unlink()
+    with pytest.raises(px.SpaceError, match="the certificate of the executor lost was revoked"):
+        px.Space(f"{hosts}/jobs", identity=ada)
+    with pytest.raises(px.SpaceError, match="the certificate of the executor lost was revoked"):
+        px.Grid(hosts, identity=ada).space("lost/jobs")
+
+
 def test_who_is_issued_a_new_certificate_is_let_in_again(lab: Lab) -> None:
     executor, address = lab.executor("labpc")
     eve = lab.issue("user", "eve")

@@ -25,7 +25,7 @@ from phalanx.space._commit import commit_parts, promise
 from phalanx.space._deadline import deadline, is_over
 from phalanx.space._elsewhere import is_elsewhere
 from phalanx.space._engine import Engine, Over
-from phalanx.space._open import certificates_of, members_of, open_engine, open_former
+from phalanx.space._open import members_of, open_engine, open_former, with_hosts
 from phalanx.space._placement import ByFields, placing_positions
 from phalanx.space._uninterrupted import Uninterrupted
 from phalanx.words import Placement
@@ -113,8 +113,8 @@ def move_tuples(
     with ExitStack() as opened:
         listed = [*(members_of(members) or [members])] if isinstance(members, str) else list(members)
         told: dict[str, Any] = {**options}
-        if isinstance(members, str) and (certificates := certificates_of(members)):
-            told["certificates"] = {**certificates, **options.get("certificates", {})}
+        if isinstance(members, str):
+            told = with_hosts(members, told)
         places = _Places(opened, gone, told)
         for member in listed:
             places.add(member, create=True)

@@ -31,7 +31,7 @@ if hasattr(os, "register_at_fork"):
 
 
 #: The options of a space that say how its servers are reached.
-_LINKS = ("identity", "policy", "trusted", "certificates")
+_LINKS = ("identity", "policy", "trusted", "certificates", "hosts_file")
 #: Maximum seconds that the end of this process waits until durable spaces know which tuples were taken here.
 LAST = 5.0
 
@@ -106,6 +106,7 @@ def reach(
     policy: Policy | Rules = "links",
     trusted: str | Iterable[str] = (),
     certificates: Mapping[str, str] | None = None,
+    hosts_file: StrPath | None = None,
     create: bool = True,
     members: Sequence[str] = (),
     seconds: float = 30.0,
@@ -115,8 +116,9 @@ def reach(
 
     ``identity``: the identity file of the user, by default user.pem in $PHALANX_HOME or ~/.phalanx, if it is there.
     ``policy``, ``trusted``: they decide the level of the link, as for a manager. ``certificates``: the name that the
-    server at an address must prove. ``create``: whether a missing space is
-    made. ``members``: the servers of a replicated space; the leader is searched among them for ``seconds`` at most.
+    server at an address must prove. ``hosts_file``: beside it may lie a list of revoked certificates. ``create``:
+    whether a missing space is made. ``members``: the servers of a replicated space; the leader is searched among them
+    for ``seconds`` at most.
     Raises SpaceError if the server cannot be reached or refuses."""
     if not isinstance(options.get("durable", False), bool):
         raise SpaceError("a served space is kept in its server's directory: say durable=True")
@@ -125,7 +127,7 @@ def reach(
         _as_the_program_names(address),
         options,
         objects,
-        dialler=dialler_if_any(identity, certificates or {}),
+        dialler=dialler_if_any(identity, certificates or {}, hosts_file),
         policy=way.words(),
         create=create,
         members=list(members),
@@ -157,7 +159,7 @@ def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> t
 def reach_any(address: str, **links: Any) -> _native.RemoteSpace:
     """Connects to an existing space. For ``HOSTS_FILE/NAME`` it may be at any of the machines."""
     first, *others = members_of(address) or [address]
-    links["certificates"] = {**certificates_of(address), **links.get("certificates", {})}
+    links = with_hosts(address, links)
     for other in others:
         try:
             return reach(first, False, create=False, **links)
@@ -177,10 +179,14 @@ def members_of(address: str) -> list[str] | None:
     return None if named is None else [f"{machine}/{name}" for machine in named]
 
 
-def certificates_of(address: str) -> dict[str, str]:
-    """The names in certificates, by address, that the file of ``HOSTS_FILE/NAME`` tells; none if there is no file."""
+def with_hosts(address: str, links: dict[str, Any]) -> dict[str, Any]:
+    """The options of links, with what the file of ``HOSTS_FILE/NAME`` tells: the names in certificates, by address. As
+    they are if there is no such file."""
     known = _hosts_of(address)
-    return {} if known is None else known.certificates
+    if known is None:
+        return links
+    certificates = {**known.certificates, **links.get("certificates", {})}
+    return {"hosts_file": known.path, **links, "certificates": certificates}
 
 
 def _named(address: str) -> list[str] | None:

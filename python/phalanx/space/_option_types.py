@@ -22,6 +22,7 @@ class ReachOptions(LinkOptions, total=False):
     """How a served space is reached."""
 
     certificates: Mapping[str, str]
+    hosts_file: StrPath | None
 
 
 class LimitOptions(TypedDict, total=False):

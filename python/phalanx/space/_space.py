@@ -18,7 +18,7 @@ from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
 from phalanx.space._events import Events
 from phalanx.space._info import SpaceInfo
-from phalanx.space._open import ClosedEngine, certificates_of, members_of, open_engine, open_members, replicas_of
+from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of, with_hosts
 from phalanx.space._placement import placing_positions
 from phalanx.space._replicas import Replicas
 from phalanx.space._select import Select, selectors
@@ -131,8 +131,9 @@ class Space:
     **options
         Further options that :attr:`phalanx.space.SpaceInfo.options` shows, and ``identity``, ``policy`` and ``trusted``
         as for a :class:`phalanx.Manager`. ``certificates`` is the name that the server at each address must prove with
-        its certificate, as in ``{"lab:7400": "ws7"}``. A hosts file and a grid tell them. At other addresses the first
-        member that answers is remembered, and no other is accepted.
+        its certificate, as in ``{"lab:7400": "ws7"}``. Beside ``hosts_file`` may lie a list of revoked certificates. A
+        hosts file and a grid tell both. At other addresses the first member that answers is remembered, and no other is
+        accepted.
 
     Raises
     ------
@@ -198,8 +199,8 @@ class Space:
             **options,
         }
         given = {name: value for name, value in given.items() if value is not None}
-        if isinstance(address, str) and (certificates := certificates_of(address)):
-            given["certificates"] = {**certificates, **given.get("certificates", {})}
+        if isinstance(address, str):
+            given = with_hosts(address, given)
         address = address if address is None or isinstance(address, str) else tuple(address)
         placing_positions(placement)  # checked here, so that a wrong word is an error also with one member
         self._address = address
