@@ -5,7 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use phalanx_core::wire::{FromExecutor, FromInterpreter, PREFIX, Prefix, Shape, ToExecutor, ToInterpreter, Tokens};
+use phalanx_core::wire::{
+    FromExecutor, FromInterpreter, News, PREFIX, Prefix, Shape, ToExecutor, ToInterpreter, Tokens,
+};
 use phalanx_fuzz::{cut, same_again};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -16,6 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((header, body)) = cut(rest) else { return };
     same_again::<ToExecutor>(header);
     same_again::<FromExecutor>(header);
+    same_again::<News>(header);
     if let Some(ToInterpreter::Fire { shape, .. } | ToInterpreter::Ahead { shape, .. }) = same_again(header) {
         tokens(shape, body);
     }

@@ -39,6 +39,7 @@ __all__ = [
     "end_spaces",
     "escape",
     "explain",
+    "finish_news",
     "forget_member",
     "how_to_delegate",
     "is_locked_grid",
@@ -574,7 +575,7 @@ def issue_member(
 ) -> str: ...
 def request_member(role: str, name: str) -> tuple[str, str]: ...
 def revoke_members(
-    authority: str, file: str, passphrase: str | None, earlier: str | None, revoked: list[tuple[str, ...]]
+    authority: str, file: str, passphrase: str | None, earlier: str | None, revoked: Sequence[tuple[str, ...]]
 ) -> str: ...
 def sign_member(
     authority: str, request: str, file: str, passphrase: str | None, days: float | None = None
@@ -584,6 +585,7 @@ def renew_members(
     authority: str, file: str, passphrase: str | None, issued: str, fingerprints: set[str], days: float | None = None
 ) -> list[str]: ...
 def renew_identity(text: str, file: str | os.PathLike[str], renewed: Sequence[str | os.PathLike[str]]) -> str: ...
+def finish_news(seconds: float, /) -> None: ...
 
 @final
 class LockedFile:

@@ -6,10 +6,12 @@ make one of these four.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shlex
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +29,15 @@ REVOKED = "revoked.txt"
 RENEWED = "renewed.pem"
 #: The identity files of a user and of an executor, in :func:`home`.
 USER, EXECUTOR = "user.pem", "executor.pem"
+#: Maximum seconds that the end of this process waits until other members have its news of the grid, and it theirs. A
+#: talk takes a few round trips; a longer one is taken up by the next command.
+LAST = 2.0
+
+
+@atexit.register
+def _end_process() -> None:
+    with suppress(KeyboardInterrupt):
+        _native.finish_news(LAST)
 
 
 class Dialler(NamedTuple):

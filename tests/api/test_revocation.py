@@ -77,7 +77,8 @@ def test_managers_carry_the_newest_list_to_executors_and_home(lab: Lab) -> None:
                 what="the list at the executor",
             )
         assert list(manager.map(abs, [-1])) == [1]
-    assert "ada brought list 2 of revoked certificates" in executor.stderr()
+    brought = "ada brought list 2 of revoked certificates"  # logged after the list is in its file
+    until(lambda: brought in executor.stderr(), timeout=PATIENCE, what=brought)
     with pytest.raises(px.RecruitError):
         px.Grid(hosts, identity=eve).manager(contract=px.ParDegree(1))
     assert "the certificate of the user eve was revoked on 20" in executor.stderr()

@@ -21,11 +21,13 @@ from second.aegis import mac
 
 CLEAR, AUTHENTICATED, SAFE, PRIVATE = range(4)
 MAGIC = b"phlnx\x01"
-CONTROL, DATA, SPACE, REPLICA, RANKS, TRANSFER, STREAM, EXECUTOR, FILES, RANK = range(10)
+CONTROL, DATA, SPACE, REPLICA, RANKS, TRANSFER, STREAM, EXECUTOR, FILES, RANK, NEWS = range(11)
 LONGEST_PROTECTED, LONGEST_PLAIN = 1 << 18, (1 << 24) - 1
 BLOCKS_PER_SECRET = 1 << 18
 LONGEST_HEADER, LONGEST_BODY = 1 << 20, 1 << 36
 TAG = 16
+#: Behind the levels of an offer: the number of the server's newest list, and the digest of its renewed certificates.
+NO_NEWS = bytes(8 + 16)
 CHECKSUM = b"phalanx: checksum, not a secret!"
 
 Levels = tuple[int, int, int]
@@ -251,7 +253,7 @@ class Tls:
 
 def is_offered(levels: Levels, offer: bytes) -> bool:
     """Section 4: whether the server accepts each effective level."""
-    return all(offered >> level & 1 for level, offered in zip(effective(levels), offer, strict=True))
+    return all(offered >> level & 1 for level, offered in zip(effective(levels), offer[:3], strict=True))
 
 
 def connect(connection: socket.socket, member: Member, begins: bytes, levels: Levels, ahead: bool = False) -> Link:
@@ -262,7 +264,7 @@ def connect(connection: socket.socket, member: Member, begins: bytes, levels: Le
     tls = Tls(connection, member, server=False)
     if ahead:
         tls.say(choice)
-    if not is_offered(levels, tls.hear(3)):
+    if not is_offered(levels, tls.hear(3 + len(NO_NEWS))):
         raise Refused("these levels are not offered")
     if not ahead:
         tls.say(choice)
@@ -277,7 +279,7 @@ def accept(connection: socket.socket, member: Member, serves: bytes, offer: byte
     tls = Tls(connection, member, server=True)
     if f"{role}.role.phalanx" not in tls.names():
         raise Refused(f"no {role}: {tls.names()}")
-    tls.say(offer)
+    tls.say(offer + NO_NEWS)
     choice = tls.hear(35)
     base, data, code = choice[:3]
     levels = base, data, code

@@ -13,11 +13,13 @@ from pathlib import Path
 import phalanx as px
 import pytest
 from api.executors import Executors
+from phalanx import _native
 from second.link import (
     AUTHENTICATED,
     BLOCKS_PER_SECRET,
     CLEAR,
     FILES,
+    NEWS,
     PRIVATE,
     SAFE,
     SPACE,
@@ -196,7 +198,7 @@ def test_a_real_server_refuses_a_preamble_that_was_changed(grid: Executors, serv
     "begins",
     [
         b"phlnx\x02" + SPACES[6:],
-        preamble(10),
+        preamble(NEWS + 1),
         preamble(0, b"\1"),
         preamble(SPACE, b"\1" * 15),
         preamble(9, bytes(15) + b"\1"),
@@ -268,3 +270,57 @@ def test_templates_of_the_second_implementation_find(grid: Executors, server: st
     assert template_of("a", None) == bytes.fromhex("02 00 060161 01 00".replace(" ", ""))
     with dialled(grid, server, ALL_PRIVATE) as link, px.Space(f"{server}/templates"):
         assert Client(link, "templates").take("nothing", None) == b""
+
+
+HAS, REVOKED, RENEWED, DONE = range(4)
+
+
+def varint(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+
+def list_of(grid: Executors, earlier: str | None, count: int) -> str:
+    rows = [("2026-01-02T03:04:05Z", "executor", f"labpc{number}", f"{number:064x}") for number in range(count)]
+    return _native.revoke_members(grid._authority, "authority.pem", None, earlier, rows)
+
+
+def test_it_tells_a_real_server_its_news_and_hears_those_of_it(tmp_path: Path) -> None:
+    """Section 9: a list in pieces, in both directions."""
+    nothing = hashlib.sha256(b"").digest()[:16]
+    with Executors(tmp_path) as grid:
+        address = grid.start("told", interpreters=1)
+        first = list_of(grid, None, 1500)
+        second = list_of(grid, first, 1600)
+
+        def talk(number: int, text: str) -> str:
+            """What the server tells an end with this list."""
+            with reach(address) as connection:
+                link = connect(connection, Member(grid.identity), preamble(NEWS), ALL_PRIVATE)
+                link.send(bytes([HAS]) + varint(number) + nothing)
+                heard, sent, said = "", 0, link.receive()[1]
+                assert said[0] == HAS
+                with suppress(ConnectionError):  # it refuses a forged list before it has heard that this was all
+                    for at in range(0, len(text), 50_000):
+                        piece = text[at : at + 50_000].encode()
+                        sent += len(piece)
+                        link.send(bytes([REVOKED]) + varint(number) + varint(len(text) - sent), piece)
+                    link.send(bytes([DONE]))
+                with suppress(Refused, ConnectionError):
+                    while said[0] != DONE:
+                        _, said, body = link.receive()
+                        heard += body.decode()
+                assert has_ended(connection)
+                return heard
+
+        assert talk(1, first) == ""
+        assert talk(0, "") == first
+        assert talk(2, second) == ""
+        assert talk(1, "") == second
+        assert talk(0, first) == second, "an older list replaces no newer one"
+        assert talk(2, second.replace("labpc7", "labpc8")) == "", "a forged one is refused"
+        assert talk(0, "") == second
+
+
+def test_no_server_takes_news_from_a_stranger(grid: Executors, server: str, tmp_path: Path) -> None:
+    with Executors(tmp_path) as others, reach(server) as connection, pytest.raises((Refused, ssl.SSLError, OSError)):
+        connect(connection, Member(others.identity), preamble(NEWS), ALL_PRIVATE)

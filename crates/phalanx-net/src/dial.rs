@@ -5,8 +5,13 @@
 //! levels are known beforehand ([`Dialled::introduce`]), decided from what the server offers ([`Dialled::agree`]), or
 //! clear for everything ([`Dialled::introduce_in_clear`]). Whoever dials says which peer it expects ([`Expected`]): there is
 //! no word for "any member".
+//!
+//! If the two ends of a new link have not the same news of their grid, a [courier](sent) leaves in the background.
+
+mod sent;
 
 pub use crate::transport::{Dialled, Target, Transport, dial, dial_by, look_up};
+pub use sent::finish;
 
 use crate::identity::{Client, IdentityError, KeyedCertificate, is_same_member, role_and_name};
 use crate::link::{Link, Reader};
@@ -15,6 +20,7 @@ use crate::socket::{Socket, Timed};
 use crate::tls::{Shaken, choose, choose_ahead};
 use phalanx_core::level::{LevelSet, Levels};
 use rustls::Connection;
+use sent::Sent;
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::io;
@@ -156,9 +162,12 @@ impl Dialled {
         preamble.write(&mut timed)?;
         let mut shaken = handshake(connection, &preamble.bound(), &mut timed)?;
         if let Some(client) = expected.client() {
-            shaken.heed(client.revocations())?;
+            shaken.heed(&client.news().revocations)?;
         }
         expected.check(&shaken, &self)?;
+        let client = expected.client().filter(|_| !preamble.carries_news());
+        let courier = client.and_then(|client| Sent::new(client, &self.again, shaken.peer_certificate()));
+        courier.into_iter().for_each(|courier| shaken.send(courier));
         Ok(self.introduced(Some(shaken)))
     }
 

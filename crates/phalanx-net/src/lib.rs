@@ -17,6 +17,7 @@ pub mod frames;
 pub mod identity;
 pub mod link;
 pub mod memory;
+pub mod news;
 mod pages;
 pub mod preamble;
 #[cfg(unix)]

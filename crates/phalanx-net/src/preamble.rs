@@ -18,6 +18,7 @@ const STREAM: u8 = 6;
 const EXECUTOR: u8 = 7;
 const FILES: u8 = 8;
 const RANK: u8 = 9;
+const NEWS: u8 = 10;
 
 /// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,12 +58,19 @@ pub enum Preamble {
         /// The rank that connects.
         rank: u32,
     },
+    /// Lists of revoked certificates, and renewed certificates, in both directions.
+    News,
 }
 
 impl Preamble {
     /// Writes the 23 bytes.
     pub fn write(self, to: &mut impl Write) -> io::Result<()> {
         to.write_all(&self.bytes())
+    }
+
+    /// Whether links for this purpose carry news of the grid themselves.
+    pub fn carries_news(self) -> bool {
+        matches!(self, Preamble::Control | Preamble::News)
     }
 
     /// The bytes on which the keys of the handshake depend: all of them, for every service.
@@ -81,6 +89,7 @@ impl Preamble {
             Preamble::Transfer => (TRANSFER, [0; 16]),
             Preamble::Files => (FILES, [0; 16]),
             Preamble::Executor => (EXECUTOR, [0; 16]),
+            Preamble::News => (NEWS, [0; 16]),
             Preamble::Stream { token, number } => {
                 let bytes = [&token[..], &number.to_le_bytes()].concat();
                 (STREAM, bytes.try_into().expect("16 bytes"))
@@ -113,6 +122,7 @@ impl Preamble {
             (true, FILES) => Some(Preamble::Files),
             (true, TRANSFER) => Some(Preamble::Transfer),
             (true, EXECUTOR) => Some(Preamble::Executor),
+            (true, NEWS) => Some(Preamble::News),
             (true, STREAM) => {
                 let (token, number) = token.split_at(12);
                 let number = u32::from_le_bytes(number.try_into().expect("4 bytes"));
@@ -131,7 +141,7 @@ impl Preamble {
 mod tests {
     use super::*;
 
-    const ALL: [Preamble; 11] = [
+    const ALL: [Preamble; 12] = [
         Preamble::Control,
         Preamble::Data { token: [1; 16] },
         Preamble::Space { shakes: true },
@@ -143,6 +153,7 @@ mod tests {
         Preamble::Stream { token: [2; 12], number: 3 },
         Preamble::Files,
         Preamble::Rank { rank: 4 },
+        Preamble::News,
     ];
 
     #[test]

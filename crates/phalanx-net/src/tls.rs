@@ -1,15 +1,15 @@
 //! The handshake of a link: mutual TLS 1.3 by rustls, and the keys that result from it.
 //!
-//! TLS carries the handshake and one message from each end after it: the levels that the server accepts ([`offer`]), and
-//! the client's choice among them. A client that knows the levels already sends its choice without waiting for the offer
+//! TLS carries the handshake and one message from each end after it: the server's [`Offer`], with the levels that it accepts,
+//! and the client's choice among them. A client that knows the levels already sends its choice without waiting for the offer
 //! ([`choose_ahead`]), so the link is ready for it after one round trip. Other clients wait for the offer and decide then
 //! ([`choose`]). What follows is protected by [`crate::seal`] with secrets from the handshake's exporter (RFC 8446,
 //! section 7.5).
 
-use crate::identity::{Revocations, Watch, is_delegated};
+use crate::identity::{Courier, Revocations, Watch, is_delegated};
 use crate::seal::{Context, SECRET};
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
-use phalanx_core::wire::{PREFIX, decode, encode};
+use phalanx_core::wire::{NewsDigest, PREFIX, decode, encode};
 use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
 use rustls::{Connection, HandshakeKind};
@@ -24,11 +24,40 @@ const RECORD: usize = RECORD_HEAD + 16 * 1024 + 256;
 /// Limit in bytes on what a peer may send before the handshake is complete. rustls itself limits one message to 64 KiB.
 const HANDSHAKE_LIMIT: usize = 256 * 1024;
 const EXPORTED: &[u8] = b"EXPORTER-phalanx-link";
-/// Length in bytes of the server's message with the levels that it accepts, and of the client's message with its
-/// choice.
+/// Length in bytes of a level, or a set of levels, for each mark.
 const WORD: usize = 3;
+/// Bytes of an offer: the levels, and what news the server has.
+const OFFER: usize = WORD + NewsDigest::LENGTH;
 /// Bytes of a choice: the levels, and the digest of what the client sent in the clear.
 const CHOICE: usize = WORD + 32;
+
+/// What a server says at the end of a handshake.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer {
+    /// The levels that it accepts, for each mark.
+    pub levels: [LevelSet; 3],
+    /// The news that it has of its grid.
+    pub news: NewsDigest,
+}
+
+impl From<[LevelSet; 3]> for Offer {
+    /// The offer of a server that takes no news.
+    fn from(levels: [LevelSet; 3]) -> Offer {
+        Offer { levels, news: NewsDigest::NONE }
+    }
+}
+
+impl Offer {
+    fn to_bytes(self) -> Vec<u8> {
+        [&encode(&self.levels, 0)[PREFIX..], &self.news.to_bytes()].concat()
+    }
+
+    fn parse(bytes: &[u8; OFFER]) -> io::Result<Offer> {
+        let (levels, news) = bytes.split_at(WORD);
+        let news = NewsDigest::from_bytes(news.try_into().expect("has this length"));
+        Ok(Offer { levels: decode(levels).map_err(invalid)?, news })
+    }
+}
 
 /// The result of a handshake, as a link over the connection needs it.
 #[derive(Debug)]
@@ -44,6 +73,8 @@ pub struct Shaken {
     resumed: bool,
     /// By which the link is closed when the peer's certificate is revoked.
     pub(crate) watch: Option<Watch>,
+    /// At a client that has waited for the offer: what news the server has.
+    news: Option<NewsDigest>,
 }
 
 impl Shaken {
@@ -63,7 +94,7 @@ impl Shaken {
             Connection::Client(_) => (of_client, of_server),
             Connection::Server(_) => (of_server, of_client),
         };
-        Ok(Shaken { levels, seal, open, awaited: None, shown, resumed, watch: None })
+        Ok(Shaken { levels, seal, open, awaited: None, shown, resumed, watch: None, news: None })
     }
 
     /// The certificate whose key the peer has proved to hold.
@@ -83,6 +114,16 @@ impl Shaken {
         let certificates = if is_delegated(&self.shown) { self.shown.len() - 1 } else { 1 };
         self.watch = revocations.admit(&self.shown[..certificates])?;
         Ok(())
+    }
+
+    /// From now on, this courier is told what news the server has, and looks for news while the link is open.
+    pub(crate) fn send(&mut self, courier: Arc<dyn Courier>) {
+        self.watch = self.watch.take().map(|watch| watch.sending(courier.clone()));
+        match (self.news, &mut self.awaited) {
+            (Some(news), _) => courier.heard(news),
+            (None, Some(awaited)) => awaited.courier = Some(courier),
+            (None, None) => {}
+        }
     }
 
     /// The offer that the server has still to send to a client that has [chosen ahead](choose_ahead), for a receiver other
@@ -111,16 +152,17 @@ impl Shaken {
 /// turned into one for another, whatever the levels. If TLS fails, the peer gets an alert, best effort.
 pub fn offer(
     mut connection: Connection,
-    offered: [LevelSet; 3],
+    offer: impl Into<Offer>,
     said: &[u8],
     socket: &mut (impl Read + Write),
 ) -> io::Result<Shaken> {
+    let offer = offer.into();
     drive(&mut connection, socket)?;
-    connection.writer().write_all(&encode(&offered, 0)[PREFIX..])?;
+    connection.writer().write_all(&offer.to_bytes())?;
     send(&mut connection, socket)?;
     let choice: [u8; CHOICE] = hear(&mut connection, socket)?;
     let levels: Levels = decode(&choice[..WORD]).map_err(invalid)?;
-    if let Some(level) = not_offered(levels, offered) {
+    if let Some(level) = not_offered(levels, offer.levels) {
         return Err(invalid(format!("the peer wants {level}, which is not offered")));
     }
     if choice != choice_of(levels, said) {
@@ -163,7 +205,7 @@ pub fn choose_ahead(
     connection.writer().write_all(&choice_of(levels, said))?; // TLS keeps it until the server is authenticated
     drive(&mut connection, socket)?;
     let mut shaken = Shaken::of(&mut connection, levels, said)?;
-    shaken.awaited = Some(AwaitedOffer { connection, levels, word: [0; WORD], heard: 0 });
+    shaken.awaited = Some(AwaitedOffer { connection, levels, bytes: [0; OFFER], heard: 0, courier: None });
     Ok(shaken)
 }
 
@@ -175,13 +217,12 @@ pub fn choose<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     socket: &mut (impl Read + Write),
 ) -> io::Result<Shaken> {
     drive(&mut connection, socket)?;
-    let word: [u8; WORD] = hear(&mut connection, socket).map_err(refused)?;
-    let offered = decode(&word).map_err(invalid)?;
-    let levels = choose(offered).map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
-    check_offered(levels, offered)?;
+    let offer = Offer::parse(&hear(&mut connection, socket).map_err(refused)?)?;
+    let levels = choose(offer.levels).map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
+    check_offered(levels, offer.levels)?;
     connection.writer().write_all(&choice_of(levels, said))?;
     send(&mut connection, socket)?;
-    Shaken::of(&mut connection, levels, said)
+    Ok(Shaken { news: Some(offer.news), ..Shaken::of(&mut connection, levels, said)? })
 }
 
 /// A peer that hangs up after it has shown its certificate has refused this client.
@@ -282,8 +323,10 @@ pub struct AwaitedOffer {
     connection: Connection,
     /// The client's choice.
     levels: Levels,
-    word: [u8; WORD],
+    bytes: [u8; OFFER],
     heard: usize,
+    /// Is told what news the server has.
+    courier: Option<Arc<dyn Courier>>,
 }
 
 impl AwaitedOffer {
@@ -294,20 +337,18 @@ impl AwaitedOffer {
         let length = record_length(*head)?;
         let Some(record) = bytes.get(..length) else { return Ok(None) };
         take(&mut self.connection, record)?;
-        match self.connection.reader().read(&mut self.word[self.heard..]) {
+        match self.connection.reader().read(&mut self.bytes[self.heard..]) {
             Ok(count) => self.heard += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
-        let is_complete = self.heard == WORD;
+        let is_complete = self.heard == OFFER;
         if is_complete {
-            self.check()?;
+            let offer = Offer::parse(&self.bytes)?;
+            check_offered(self.levels, offer.levels)?;
+            self.courier.iter().for_each(|courier| courier.heard(offer.news));
         }
         Ok(Some((length, is_complete)))
-    }
-
-    fn check(&self) -> io::Result<()> {
-        check_offered(self.levels, decode(&self.word).map_err(invalid)?)
     }
 }
 

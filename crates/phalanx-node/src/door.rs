@@ -1,13 +1,18 @@
 //! The door: how peers connect to an executor or a server of spaces. Each peer is accepted in a thread of its own and has a few
 //! seconds to authenticate. The number of peers that have not authenticated yet is limited.
+//!
+//! A door answers members that bring news of the grid itself, so that every service takes them.
+
+mod news;
 
 use crate::log::{Log, Severity};
+use crate::quota::Quota;
 use phalanx_core::level::{LevelSet, Levels};
 use phalanx_net::identity::{Acting, Member, Role, Service, role_and_name};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::{Listener, Socket};
 use phalanx_net::sync::lock;
-use phalanx_net::tls::{self, Shaken};
+use phalanx_net::tls::{self, Offer, Shaken};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +30,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Stack size of a thread that serves a peer, in bytes.
 const STACK: usize = 512 << 10;
 
+/// The error for a peer that is rejected.
+pub use crate::quota::refused;
+
 /// The service behind a door. It serves a peer that has said what it wants, in the peer's own thread. An error goes to the log.
 pub type Serve = Box<dyn Fn(Peer, Preamble) -> io::Result<()> + Send + Sync>;
 
@@ -34,6 +42,10 @@ pub type Met = (Shaken, Role, String, Option<BTreeSet<String>>);
 /// Accepts peers on one or several listeners.
 pub struct Door {
     listeners: Vec<Listener>,
+    /// The member that takes news. `None`: this server has no identity.
+    member: Option<Member>,
+    /// The links for news.
+    news: Arc<Quota>,
     serve: Serve,
     log: Log,
     unproved: Mutex<Vec<Unproved>>,
@@ -63,10 +75,11 @@ pub struct Peer {
 }
 
 impl Door {
-    /// Begins to accept at every listener.
-    pub fn open(listeners: Vec<Listener>, serve: Serve, log: Log) -> io::Result<Arc<Door>> {
+    /// Begins to accept at every listener, for this member.
+    pub fn open(listeners: Vec<Listener>, member: Option<Member>, serve: Serve, log: Log) -> io::Result<Arc<Door>> {
         let (unproved, next, closed) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
-        let door = Arc::new(Door { listeners, serve, log, unproved, next, closed });
+        let news = news::quota();
+        let door = Arc::new(Door { listeners, member, news, serve, log, unproved, next, closed });
         for index in 0..door.listeners.len() {
             let door = door.clone();
             thread::Builder::new().name("phalanx-accept".into()).spawn(move || door.accept(index))?;
@@ -148,7 +161,11 @@ impl Peer {
         let preamble = Preamble::read(&mut self.socket.until(self.deadline))?;
         (self.said, self.service) = (preamble.bound(), service_of(preamble));
         let door = self.door.clone();
-        (door.serve)(self, preamble)
+        match (preamble, &door.member) {
+            (Preamble::News, Some(member)) => news::serve(self, member),
+            (Preamble::News, None) => Err(refused("this server has no identity: it takes no news")),
+            _ => (door.serve)(self, preamble),
+        }
     }
 
     /// Does the handshake for a link of these levels with a member in the role of a user. Returns the user's name too.
@@ -186,7 +203,8 @@ impl Peer {
         offered: [LevelSet; 3],
     ) -> io::Result<(Shaken, String, String, Option<BTreeSet<String>>)> {
         let connection = member.server().map_err(io::Error::other)?;
-        let mut shaken = tls::offer(connection, offered, &self.said, &mut self.socket.until(self.deadline))?;
+        let offer = Offer { levels: offered, news: member.news().digest() };
+        let mut shaken = tls::offer(connection, offer, &self.said, &mut self.socket.until(self.deadline))?;
         shaken.heed(member.revocations())?;
         let acting = member.acting(shaken.shown()).map_err(|error| refused(error.to_string()))?;
         let Some(acting) = acting else {
@@ -245,9 +263,4 @@ pub fn check_accepted(accepted: &[String], user: &str) -> io::Result<()> {
         true => Ok(()),
         false => Err(refused(format!("the user {user} is not among those accepted here"))),
     }
-}
-
-/// The error for a peer that is rejected.
-pub fn refused(why: impl Into<String>) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, why.into())
 }

@@ -2,12 +2,12 @@
 //! they are released, when their user is gone, and when the service itself ends.
 
 use crate::cage::{Bars, Cage};
-use crate::carried::{Carrier, Renewing};
 use crate::confined::Confined;
 use crate::control::{self, Pulse, tell, tell_with, turn_away};
 use crate::delegated::Papers;
 use crate::door::{Door, Peer, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
+use crate::learned::log_learned;
 use crate::log::{Log, Severity};
 use crate::places::{Given, Holder, Overdue, Places, Request, SHARE_PATIENCE};
 use crate::quota::{Entered, Quota};
@@ -21,8 +21,9 @@ use phalanx_core::level::{LevelSet, Levels, Mark, Policy};
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
 use phalanx_net::frames::Frame;
-use phalanx_net::identity::{Brought, IdentityError, KeyedCertificate, Member, Role, Taken, random_token};
+use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token};
 use phalanx_net::link::Link;
+use phalanx_net::news::Exchange;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::runtime::Place as Path;
 use phalanx_net::socket::Listener;
@@ -239,6 +240,7 @@ impl Executor {
         let requests = Quota::new("requests that wait for a place", requests.saturating_mul(4), requests);
         let Options { policy, accepted, exports, .. } = options.clone();
         let transfers = Transfers::new(member.clone(), policy, accepted, exports, log.clone());
+        let own = member.clone();
         let service = Arc::new(Service {
             member,
             options,
@@ -257,7 +259,8 @@ impl Executor {
             log: log.clone(),
         });
         let serving = service.clone();
-        let door = Door::open(listeners, Box::new(move |peer, preamble| serving.serve(peer, preamble)), log)?;
+        let door =
+            Door::open(listeners, Some(own), Box::new(move |peer, preamble| serving.serve(peer, preamble)), log)?;
         Ok(Executor { service, door, address, path: Mutex::new(path), told: Mutex::new(Told::Nothing) })
     }
 
@@ -318,6 +321,7 @@ impl Service {
             #[cfg(not(target_os = "linux"))]
             Preamble::Ranks => Err(refused("message passing programs run on Linux")),
             Preamble::Rank { .. } => Err(refused("ranks connect to each other, not to an executor")),
+            Preamble::News => Err(refused("news are taken at the door")),
             Preamble::Transfer => self.transfers.serve(peer),
             Preamble::Files => self.transfers.serve_files(peer),
             Preamble::Executor => self.transfers.serve_executor(peer),
@@ -375,17 +379,12 @@ impl Service {
         let Options { capacity, python, cage, .. } = self.options.clone();
         let (phalanx, cage) = (VERSION.to_owned(), cage.report().clone());
         tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx, levels, cage });
-        let carrier = Carrier::new(self.member.revocations().clone());
-        let carriers = RefCell::new((carrier, Renewing::new(self.member.renewals().cloned())));
+        let news = RefCell::new(Exchange::new(self.member.news()));
         let mut pulse = Pulse::new();
-        let on_frame = |frame: Frame| self.on_frame(&session, &mut carriers.borrow_mut(), frame);
+        let on_frame = |frame: Frame| self.on_frame(&session, &mut news.borrow_mut(), frame);
         reader.run(PAUSE, on_frame, |link| {
-            let (carrier, renewing) = &mut *carriers.borrow_mut();
-            if let Some((number, list)) = carrier.due() {
-                tell_with(link, &FromExecutor::Revoked { number }, list);
-            }
-            if let Some((digest, certificates)) = renewing.due() {
-                tell_with(link, &FromExecutor::Renewed { digest }, certificates);
+            if let Some((message, body)) = news.borrow_mut().due() {
+                tell_with(link, &FromExecutor::News(message), body);
             }
             pulse.pause_with(link, || FromExecutor::Beat { stopped: session.stopped() });
             self.reap(&session);
@@ -446,43 +445,19 @@ impl Service {
         Mark::ALL.map(|mark| policy.offered(&place, mark))
     }
 
-    fn on_frame(&self, session: &Session, (carrier, renewing): &mut (Carrier, Renewing), frame: Frame) {
+    fn on_frame(&self, session: &Session, news: &mut Exchange, frame: Frame) {
         match decode(&frame.header) {
             Ok(ToExecutor::Recruit { request, levels, program, waits }) => {
                 self.recruit(session, request, levels, program, waits);
             }
             Ok(ToExecutor::Release { request }) => self.release(session, request),
-            Ok(ToExecutor::Revoked { number }) => match carrier.hear(number, &frame.body) {
-                Ok(taken) => taken.into_iter().for_each(|taken| self.log_taken(&taken, &session.user)),
+            Ok(ToExecutor::News(message)) => match news.hear(message, &frame.body) {
+                Ok(learned) => log_learned(&self.log, &learned, &session.user),
                 Err(_) => session.link.close(),
             },
-            Ok(ToExecutor::Renewed { digest }) => {
-                self.log_brought(&renewing.hear(digest, &frame.body), &session.user);
-            }
             Ok(ToExecutor::Beat) => {}
             Err(_) => session.link.close(),
         }
-    }
-
-    fn log_brought(&self, brought: &Brought, user: &str) {
-        let Brought { own, unwritten, refused } = brought;
-        if let Some(validity) = own {
-            self.log.info(format!("{user} brought a new certificate of this machine, good until {}", validity.end()));
-        }
-        if let Some(why) = unwritten {
-            let what = "renewed certificates cannot be written here";
-            self.log.limited(Severity::Warning, what, format!("{what}: {why}"));
-        }
-        if let Some(why) = refused {
-            let what = "a certificate that a user brought is ignored";
-            self.log.limited(Severity::Warning, what, format!("a certificate that {user} brought is ignored: {why}"));
-        }
-    }
-
-    fn log_taken(&self, taken: &Taken, user: &str) {
-        let Taken { number, unwritten } = taken;
-        let lost = unwritten.as_ref().map_or(String::new(), |why| format!(", which cannot be written here: {why}"));
-        self.log.info(format!("{user} brought list {number} of revoked certificates{lost}"));
     }
 
     /// Starts an interpreter, at once or as soon as a place is free.

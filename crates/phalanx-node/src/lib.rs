@@ -30,7 +30,6 @@ pub mod turn;
 
 #[cfg(target_os = "linux")]
 mod accounts;
-mod carried;
 mod confined;
 mod control;
 mod credit;
@@ -40,6 +39,7 @@ mod door;
 mod ending;
 #[cfg(target_os = "linux")]
 mod keeper;
+mod learned;
 mod lines;
 mod local;
 mod places;

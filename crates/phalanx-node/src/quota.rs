@@ -1,6 +1,5 @@
-//! Limits how many of something an executor has for its users at a time: in total, and for each user.
+//! Limits how many of something a server has for its users at a time: in total, and for each user.
 
-use crate::door::refused;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::io;
@@ -15,6 +14,11 @@ pub struct Quota {
     share: usize,
     /// How many places each user has. Users that have none are not listed.
     users: Mutex<HashMap<String, usize>>,
+}
+
+/// The error for a peer that is rejected.
+pub fn refused(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why.into())
 }
 
 /// A user's place. It is given back when this is dropped.

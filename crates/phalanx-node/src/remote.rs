@@ -3,7 +3,6 @@
 //! One control link to each executor requests and releases interpreters. Each interpreter has a data link of its own, and does
 //! that link's handshake itself. No byte of a program passes through the executor.
 
-use crate::carried::{Carrier, Renewing};
 use crate::control::{Pulse, tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, check_version, introduce, printable, unreachable};
 use crate::dialler::{Dialler, is_unexpected};
@@ -17,6 +16,7 @@ use phalanx_net::dial::{Expected, Introduced, Target, dial};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Client, IdentityError, Member, Role, Scope};
 use phalanx_net::link::{Link, Reader};
+use phalanx_net::news::Exchange;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
@@ -446,8 +446,7 @@ impl Host {
 
     /// Reads the control link until it ends.
     fn read(&self, reader: Reader, session: &Session, offer: &Sender<Result<Offer, String>>) {
-        let own = self.dialler.member();
-        let carriers = RefCell::new((Carrier::new(own.revocations().clone()), Renewing::new(own.renewals().cloned())));
+        let news = RefCell::new(Exchange::new(self.dialler.member().news()));
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| match decode(&frame.header) {
             Ok(FromExecutor::Offer { capacity, python, phalanx, levels, cage: _ }) => {
@@ -459,24 +458,19 @@ impl Host {
             }
             Ok(FromExecutor::Refused { request, reason }) => session.answer(request, Answer::Refused { reason }),
             Ok(FromExecutor::Ended { request, how }) => session.answer(request, Answer::Ended { how: printable(&how) }),
-            Ok(FromExecutor::Revoked { number }) => {
-                if carriers.borrow_mut().0.hear(number, &frame.body).is_err() {
+            Ok(FromExecutor::News(message)) => {
+                if news.borrow_mut().hear(message, &frame.body).is_err() {
                     session.link.close();
                 }
             }
             Ok(FromExecutor::Share { keep, patience: _ }) => *lock(&session.keep) = Some(keep.unwrap_or(u32::MAX)),
             Ok(FromExecutor::Taken { request }) => session.answer(request, Answer::Taken),
-            Ok(FromExecutor::Renewed { digest }) => drop(carriers.borrow_mut().1.hear(digest, &frame.body)),
             Ok(FromExecutor::Beat { stopped }) => *lock(&session.stopped) = stopped.into_iter().collect(),
             Err(_) => session.link.close(),
         };
         reader.run(PAUSE, on_frame, |link| {
-            let (carrier, renewing) = &mut *carriers.borrow_mut();
-            if let Some((number, list)) = carrier.due() {
-                tell_with(link, &ToExecutor::Revoked { number }, list);
-            }
-            if let Some((digest, certificates)) = renewing.due() {
-                tell_with(link, &ToExecutor::Renewed { digest }, certificates);
+            if let Some((message, body)) = news.borrow_mut().due() {
+                tell_with(link, &ToExecutor::News(message), body);
             }
             pulse.pause(link, &ToExecutor::Beat);
             session.heard.store(pulse.is_heard(VOUCHES), Ordering::Relaxed);

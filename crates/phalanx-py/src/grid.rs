@@ -2,6 +2,7 @@
 
 use crate::errors::{identity, raise};
 use phalanx_core::wire::Given;
+use phalanx_net::dial::finish;
 use phalanx_net::identity::{
     Authority, IdentityError, Issued, Member, Revoked, Role, Service, fingerprint, first_certificate, request,
     role_and_name,
@@ -218,6 +219,13 @@ impl LockedFile {
     fn unwritten(&self, why: impl Display) -> PyErr {
         raise("IdentityError", format!("{} cannot be written: {why}", self.file.display()))
     }
+}
+
+/// Waits until news of the grid that this process learns and tells have arrived, at most for so many seconds.
+#[pyfunction]
+#[pyo3(signature = (seconds, /))]
+pub fn finish_news(py: Python<'_>, seconds: f64) {
+    py.detach(|| finish(Duration::try_from_secs_f64(seconds).unwrap_or_default()));
 }
 
 /// The role and name in the text of an identity file, and when its certificate ends, if that is near. An error if no member of

@@ -172,8 +172,8 @@ def renew(names: tuple[str, ...], days: int | None, folder: Path | None, passphr
     Without names: all certificates in the last third of their life, except those that have ended or were revoked.
 
     This writes the new certificates to the file renewed.pem, which everyone may see. Members find it beside their
-    identity file or their hosts file. Managers carry it from there to the executors that they use, and those to the
-    managers of other users. A member replaces the certificate in its identity file, and needs no restart.
+    identity file or their hosts file, and tell each other over every link of managers, ranks, copies and spaces. A
+    member replaces the certificate in its identity file, and needs no restart.
     """
     authority, file, passphrase = _authority(folder, passphrase_file)
     folder = Path(file).parent
@@ -197,7 +197,7 @@ def renew(names: tuple[str, ...], days: int | None, folder: Path | None, passphr
         _hand_on(folder, authority, locked)
     if (folder / USER).exists():
         _native.renew_identity(read_private(folder / USER, "identity", ""), folder / USER, [folder / RENEWED])
-    click.echo(f"{folder / RENEWED} has them; your managers carry it to the executors that they use from now on")
+    click.echo(f"{folder / RENEWED} has them; your programs and commands carry it to the members that they reach")
 
 
 def _named(newest: list[_Certificate], names: tuple[str, ...], folder: Path) -> list[_Certificate]:
@@ -287,7 +287,7 @@ def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Pa
 
     This writes the list revoked.txt, which the authority signs and everyone may see. Members refuse NAME, and end their
     links with it, within a second or two after they find the list beside their identity file or their hosts file.
-    Managers carry it from there to the executors that they use; ranks, copies and spaces do not.
+    Members tell each other, over every link of managers, ranks, copies and spaces.
     A certificate that is issued to NAME later is good.
     """
     authority, file, passphrase = _authority(folder, passphrase_file)
@@ -299,7 +299,7 @@ def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Pa
         entries = [(_now(), *entry) for entry in named]
         text = _native.revoke_members(authority, file, passphrase, _revoked(revoked), entries)
         _replace(locked, revoked, text, mode=0o644)
-    click.echo(f"{revoked} names {name} now; your managers carry it to the executors that they use from now on")
+    click.echo(f"{revoked} names {name} now; your programs and commands carry it to the members that they reach")
 
 
 @grid.command()

@@ -1,7 +1,7 @@
 //! The messages of each conversation. Bulk data (code, tokens, an error) is in the frame's body.
 
-use super::Shape;
 use super::machines::Kind;
+use super::{News, Shape};
 use crate::cage::Report as CageReport;
 use crate::ids::{FiringId, ProgramId};
 use crate::level::{LevelSet, Levels, Mark};
@@ -132,10 +132,8 @@ pub enum ToExecutor {
     Recruit { request: u32, levels: Levels, program: [u8; 16], waits: bool },
     /// End an interpreter at once.
     Release { request: u32 },
-    /// The number of the user's newest list of revoked certificates, and in the body that list, unless the body is empty.
-    Revoked { number: u64 },
-    /// The digest of all renewed certificates that the user keeps, and in the body some of them as PEM, unless the body is empty.
-    Renewed { digest: [u8; 16] },
+    /// What the user tells about certificates of the grid.
+    News(News),
     /// Heartbeat of the user.
     Beat,
 }
@@ -157,10 +155,8 @@ pub enum FromExecutor {
     Refused { request: u32, reason: String },
     /// How an interpreter ended, by itself or because it was released.
     Ended { request: u32, how: String },
-    /// The number of the executor's newest list of revoked certificates, and in the body that list, unless the body is empty.
-    Revoked { number: u64 },
-    /// The digest of all renewed certificates that the executor keeps, and in the body some of them as PEM, unless the body is empty.
-    Renewed { digest: [u8; 16] },
+    /// What the executor tells about certificates of the grid.
+    News(News),
     /// Heartbeat of the executor. Also lists the interpreters that are stopped, for example by a debugger or by the
     /// machine's owner.
     Beat { stopped: Vec<u32> },

@@ -13,6 +13,7 @@
 pub mod files;
 pub mod machines;
 mod message;
+mod news;
 pub mod ranks;
 pub mod space;
 mod tokens;
@@ -20,6 +21,7 @@ pub mod transfer;
 pub mod universe;
 
 pub use message::{Follow, FromExecutor, FromInterpreter, Given, PAST, Stayed, ToExecutor, ToInterpreter};
+pub use news::{News, NewsDigest};
 pub use tokens::{ALIGNMENT, Attached, Shape, Tokens};
 
 use crate::error::WireError;

@@ -63,6 +63,7 @@ proptest! {
     fn hostile_headers_are_refused_or_understood_but_never_panic(header in proptest::collection::vec(any::<u8>(), 0..300), body in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = decode::<ToExecutor>(&header);
         let _ = decode::<FromExecutor>(&header);
+        let _ = decode::<News>(&header);
         let _ = decode::<ToInterpreter>(&header);
         let _ = decode::<space::ToSpace>(&header);
         let _ = decode::<space::FromSpace>(&header);

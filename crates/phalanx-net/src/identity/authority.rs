@@ -1,7 +1,7 @@
 //! A grid's certificate authority, which issues identities to members.
 
 use super::renewals::to_pem;
-use super::revocations::{Revoked, RevokedList};
+use super::revocations::{LONGEST_LIST, Revoked, RevokedList};
 use super::{
     IdentityError, Role, Validity, damaged, fingerprint, first_certificate, locked, members_of, role_and_name,
 };
@@ -138,7 +138,11 @@ impl Authority {
                 list.entries.push(entry);
             }
         }
-        Ok(list.signed(&certificate, |text| self.key.sign(text))?)
+        let text = list.signed(&certificate, |text| self.key.sign(text))?;
+        match text.len() as u64 <= LONGEST_LIST {
+            true => Ok(text),
+            false => Err(IdentityError::LongList(LONGEST_LIST)), // members would read none of it, and let nobody in
+        }
     }
 
     /// The certificate of a member with this key, and the authority's.

@@ -29,7 +29,7 @@ pub(super) fn client(member: &Member, role: Role, place: &str) -> Result<Client,
     let Ok(mut known) = KNOWN.try_lock() else { return member.client_of(role) };
     known.retain(|_, (since, _)| since.elapsed() < LONGEST);
     if let Some((_, client)) = known.get(&key) {
-        return Ok(Client { revocations: member.revocations.clone(), ..client.clone() });
+        return Ok(Client { news: member.news.clone(), ..client.clone() });
     }
     let client = member.client_of(role)?;
     if known.len() >= MOST {

@@ -8,6 +8,7 @@ mod delegation;
 mod hybrid;
 mod known;
 mod locked;
+mod news;
 mod pinned;
 mod renewals;
 mod revocations;
@@ -15,8 +16,9 @@ mod validity;
 
 pub use authority::{Authority, Issued, request};
 pub use delegation::{Acting, Delegation, Extent, LONGEST, Scope, Service};
+pub use news::{Courier, News};
 pub use renewals::{Brought, MOST_RENEWED, Renewals, is_same_member};
-pub use revocations::{Ends, Revocations, Revoked, RevokedList, Taken, Watch};
+pub use revocations::{Ends, LONGEST_LIST, Revocations, Revoked, RevokedList, Taken, Watch};
 pub use validity::Validity;
 
 pub(crate) use delegation::is_delegated;
@@ -117,6 +119,9 @@ pub enum IdentityError {
     /// A text is no list of revoked certificates of this grid.
     #[error("this is no list that phalanx grid revoke has made: {0}")]
     Revocations(&'static str),
+    /// The list of revoked certificates would be longer than members read.
+    #[error("the list would be longer than the {0} bytes that members read; begin a new grid: phalanx grid create")]
+    LongList(u64),
     /// What a user has delegated cannot be used.
     #[error("the delegation does not hold: {0}")]
     Delegation(&'static str),
@@ -234,8 +239,9 @@ pub struct Member {
     roots: RootCertStore,
     server: Arc<ServerConfig>,
     verifier: Arc<Verifier>,
-    revocations: Arc<Revocations>,
-    renewals: Option<Arc<Renewals>>,
+    news: News,
+    /// Whether this member goes on with its certificate when that is renewed.
+    is_fixed: bool,
     acts: Option<Acts>,
     /// The member's name. Users must keep it unique in the grid.
     pub name: String,
@@ -289,18 +295,24 @@ impl Member {
         roots.add(authority.clone())?;
         let verifier = Arc::new(Verifier::new(members_of(&authority)?, authority.clone()));
         let server = server(verifier.clone(), &own, SESSIONS)?;
-        let revocations = Revocations::new(authority.clone(), Vec::new());
-        Ok(Member { own, authority, roots, server, verifier, revocations, renewals: None, acts: None, name })
+        let news = News { revocations: Revocations::new(authority.clone(), Vec::new()), renewals: None };
+        Ok(Member { own, authority, roots, server, verifier, news, is_fixed: false, acts: None, name })
     }
 
     /// The same member, which heeds the lists of revoked certificates in these files.
     pub fn heeding(self, files: Vec<PathBuf>) -> Member {
-        Member { revocations: Revocations::new(self.authority.clone(), files), ..self }
+        let news = News { revocations: Revocations::new(self.authority.clone(), files), ..self.news.clone() };
+        Member { news, ..self }
     }
 
     /// The lists of revoked certificates that the member heeds.
     pub fn revocations(&self) -> &Arc<Revocations> {
-        &self.revocations
+        &self.news.revocations
+    }
+
+    /// What the member keeps of its grid's news.
+    pub fn news(&self) -> &News {
+        &self.news
     }
 
     /// Checks that the member itself was not revoked.
@@ -308,7 +320,7 @@ impl Member {
     /// # Errors
     /// A list names its certificate, or a file with a list cannot be read.
     pub fn check_own(&self) -> std::io::Result<()> {
-        self.revocations.admit(std::slice::from_ref(&self.own.certificate)).map(drop)
+        self.news.revocations.admit(std::slice::from_ref(&self.own.certificate)).map(drop)
     }
 
     /// The same member, which shows its newest certificate: from its identity file, from the files with renewed certificates, or sent
@@ -318,17 +330,18 @@ impl Member {
     /// This is a process that acts for a user.
     pub fn renewing(self, identity: Option<PathBuf>, renewed: Vec<PathBuf>) -> Result<Member, IdentityError> {
         let renewals = Renewals::new(self.own.clone(), self.verifier.clone(), identity, renewed)?;
-        Ok(Member { renewals: Some(Arc::new(renewals)), ..self })
+        let news = News { renewals: Some(Arc::new(renewals)), ..self.news.clone() };
+        Ok(Member { news, ..self })
     }
 
     /// The renewed certificates that the member knows. `None`: it takes none.
     pub fn renewals(&self) -> Option<&Arc<Renewals>> {
-        self.renewals.as_ref()
+        self.news.renewals.as_ref()
     }
 
     /// The member with its newest certificate, which it keeps from then on.
     pub fn newest(&self) -> Member {
-        let member = Member { renewals: None, ..self.clone() };
+        let member = Member { is_fixed: true, ..self.clone() };
         match self.newest_own() {
             Some(newest) => Member { own: newest.own, server: newest.server, ..member },
             None => member,
@@ -337,7 +350,7 @@ impl Member {
 
     /// The member's newest certificate, if it is another one than the first.
     fn newest_own(&self) -> Option<Newest> {
-        self.renewals.as_ref()?.newest()
+        self.news.renewals.as_ref().filter(|_| !self.is_fixed)?.newest()
     }
 
     /// From when until when the member's newest certificate is good.
@@ -365,7 +378,7 @@ impl Member {
             .with_root_certificates(self.roots.clone())
             .with_client_cert_resolver(self.own.signing_with(self.acts.as_ref().map_or(&[], |acts| &acts.shown))?);
         config.resumption = Resumption::in_memory_sessions(1);
-        Ok(Client { config: Arc::new(config), role, revocations: self.revocations.clone() })
+        Ok(Client { config: Arc::new(config), role, news: self.news.clone() })
     }
 
     /// Like [`Member::client_of`], for a peer that is always reached at the same place. Sessions of this process's
@@ -388,7 +401,7 @@ impl Member {
 pub struct Client {
     config: Arc<ClientConfig>,
     role: Role,
-    revocations: Arc<Revocations>,
+    news: News,
 }
 
 impl Client {
@@ -397,9 +410,9 @@ impl Client {
         self.role
     }
 
-    /// The lists of revoked certificates that the member heeds.
-    pub(crate) fn revocations(&self) -> &Arc<Revocations> {
-        &self.revocations
+    /// What the member keeps of its grid's news.
+    pub(crate) fn news(&self) -> &News {
+        &self.news
     }
 
     /// The client's side of another link.

@@ -29,8 +29,6 @@ const LONGEST_FILE: u64 = 16 << 20;
 const LONGEST: usize = 1024;
 /// Most members whose renewed certificates are kept.
 pub const MOST_RENEWED: usize = 700;
-/// A message to another member has no more certificates when it has so many bytes. One of a control link has room for 64 KiB.
-const PIECE: usize = 48 << 10;
 
 /// The renewed certificates that a member knows.
 #[derive(Debug)]
@@ -90,6 +88,8 @@ pub struct Brought {
     pub unwritten: Option<io::Error>,
     /// Why the rest was ignored.
     pub refused: Option<IdentityError>,
+    /// The fingerprints of the certificates that were not ignored.
+    pub fingerprints: Vec<String>,
 }
 
 impl Holder {
@@ -134,11 +134,12 @@ impl Renewals {
         newest
     }
 
-    /// A digest of all certificates that are kept. Members with the same ones have the same digest.
+    /// A digest of all certificates that are kept and have not ended. Members with the same ones have the same digest.
     pub fn digest(&self) -> [u8; 16] {
         let state = lock(&self.state);
         let mut digest = ring::digest::Context::new(&ring::digest::SHA256);
-        state.kept.values().for_each(|it| digest.update(it.fingerprint.as_bytes()));
+        let good = state.kept.values().filter(|it| !it.validity.is_over());
+        good.for_each(|it| digest.update(it.fingerprint.as_bytes()));
         *digest.finish().as_ref().first_chunk().expect("is longer")
     }
 
@@ -154,13 +155,13 @@ impl Renewals {
         changes
     }
 
-    /// The next certificates, as PEM, for a member that knows those with the fingerprints in `known`: about 48 KiB at most. Adds them
-    /// to `known`. Empty: there are no more.
-    pub fn piece(&self, known: &mut HashSet<String>) -> String {
+    /// The next certificates, as PEM, for a member that knows those with the fingerprints in `known`: no more of them once they have
+    /// `most` bytes. Adds them to `known`. Empty: there are no more.
+    pub fn piece(&self, known: &mut HashSet<String>, most: usize) -> String {
         let state = lock(&self.state);
         let mut piece = String::new();
         for it in state.kept.values().filter(|it| !it.validity.is_over()) {
-            if piece.len() < PIECE && known.insert(it.fingerprint.clone()) {
+            if piece.len() < most && known.insert(it.fingerprint.clone()) {
                 piece.push_str(&to_pem(&it.certificate));
             }
         }
@@ -176,6 +177,7 @@ impl Renewals {
     /// that is not a renewed certificate of this grid, the rest is ignored.
     pub fn take(&self, pem: &[u8]) -> Brought {
         let (verified, refused) = self.verified(pem);
+        let fingerprints = verified.iter().map(|(_, it)| it.fingerprint.clone()).collect();
         let mut state = lock(&self.state);
         self.look(&mut state);
         let (before, own_before) = (state.changes, state.newest.as_ref().map(|it| it.validity));
@@ -185,7 +187,7 @@ impl Renewals {
         drop(state); // a write may take long, and handshakes need the state
         let wrote_identity = self.write_identity();
         let wrote_kept = if has_changed { self.write_kept() } else { Ok(()) };
-        Brought { own, unwritten: wrote_identity.and(wrote_kept).err(), refused }
+        Brought { own, unwritten: wrote_identity.and(wrote_kept).err(), refused, fingerprints }
     }
 
     /// The certificates before the first one that is not a member's, signed by the authority, and what is wrong with that one.

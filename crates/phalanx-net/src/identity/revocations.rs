@@ -9,7 +9,7 @@ mod list;
 
 pub use list::{Revoked, RevokedList};
 
-use super::fingerprint;
+use super::{Courier, fingerprint};
 use crate::forks;
 use crate::replace::{Locked, read, stamp};
 use crate::sync::lock;
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Time between two looks at the files.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Longest list that is read, in bytes: nine thousand certificates.
-const MOST: u64 = 1 << 20;
+/// Longest list that is written, sent and read, in bytes. It has room for about nine thousand certificates.
+pub const LONGEST_LIST: u64 = 1 << 20;
 
 /// The newest list of a grid that a member has found.
 #[derive(Debug)]
@@ -45,8 +45,7 @@ struct State {
     revoked: HashMap<String, Revoked>,
     /// The files that hold no list, and why. While there is such a file no peer is admitted, because its list may name any of them.
     damaged: HashMap<PathBuf, String>,
-    /// The links, each with the fingerprints of what its peer has shown.
-    links: Vec<(Vec<String>, Weak<dyn Ends>)>,
+    links: Vec<Watched>,
     /// The process whose thread looks after the links. A fork has no such thread.
     watched_by: Option<u32>,
 }
@@ -68,6 +67,16 @@ pub trait Ends: Send + Sync + std::fmt::Debug {
 pub struct Watch {
     revocations: Arc<Revocations>,
     fingerprints: Vec<String>,
+    courier: Option<Arc<dyn Courier>>,
+}
+
+/// An open link.
+#[derive(Debug)]
+struct Watched {
+    link: Weak<dyn Ends>,
+    /// Those of what its peer has shown.
+    fingerprints: Vec<String>,
+    courier: Option<Arc<dyn Courier>>,
 }
 
 /// A newer list that another member has sent.
@@ -102,7 +111,7 @@ impl Revocations {
             return Err(denied(format!("{} is no list of revoked certificates: {why}", path.display())));
         }
         match fingerprints.iter().find_map(|fingerprint| state.revoked.get(fingerprint)) {
-            None => Ok(Some(Watch { revocations: self.clone(), fingerprints })),
+            None => Ok(Some(Watch { revocations: self.clone(), fingerprints, courier: None })),
             Some(Revoked { when, role, name, .. }) => {
                 Err(denied(format!("the certificate of the {} {name} was revoked on {when}", role.name())))
             }
@@ -116,9 +125,16 @@ impl Revocations {
         state.number
     }
 
-    /// The text of the newest list; empty: there is none.
-    pub fn text(&self) -> String {
-        lock(&self.state).text.clone()
+    /// The newest list as text, and its number, if that is higher than this one.
+    pub fn newer_than(&self, number: u64) -> Option<(u64, String)> {
+        let mut state = lock(&self.state);
+        self.look(&mut state);
+        (state.number > number).then(|| (state.number, state.text.clone()))
+    }
+
+    /// The files that may have a list. None: this member keeps no list.
+    pub(super) fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// Takes a list that another member has sent, and writes it to the first of the files. `None`: it is not newer than the lists
@@ -176,7 +192,7 @@ impl Revocations {
 
     /// The list in a file, and its text. `None`: there is no file, or its list is another grid's.
     fn read(&self, path: &Path) -> io::Result<Option<(RevokedList, String)>> {
-        let Some(text) = read(path, MOST)? else { return Ok(None) };
+        let Some(text) = read(path, LONGEST_LIST)? else { return Ok(None) };
         let list = RevokedList::parse(&text, &self.authority).map_err(io::Error::other)?;
         Ok(list.map(|list| (list, text.to_string())))
     }
@@ -195,23 +211,26 @@ impl Revocations {
         state.watched_by = watching.is_ok().then_some(process);
     }
 
-    /// Closes the links of the revoked. Whether there is a link left.
+    /// Closes the links of the revoked, and lets couriers look for news. Whether there is a link left.
     fn look_after_links(&self) -> bool {
         let mut state = lock(&self.state);
         self.look(&mut state);
         let State { links, revoked, watched_by, .. } = &mut *state;
-        links.retain(|(shown, link)| match link.upgrade() {
-            Some(link) if shown.iter().any(|fingerprint| revoked.contains_key(fingerprint)) => {
+        links.retain(|Watched { link, fingerprints, .. }| match link.upgrade() {
+            Some(link) if fingerprints.iter().any(|fingerprint| revoked.contains_key(fingerprint)) => {
                 link.end();
                 false
             }
             Some(link) => !link.has_ended(),
             None => false,
         });
+        let couriers: Vec<_> = links.iter().filter_map(|watched| watched.courier.clone()).collect();
         let go_on = !links.is_empty();
         if !go_on {
             *watched_by = None;
         }
+        drop(state); // a courier asks for the number of the list
+        couriers.iter().for_each(|courier| courier.look());
         go_on
     }
 }
@@ -225,12 +244,18 @@ impl State {
 }
 
 impl Watch {
+    /// The same, which also lets the courier look for news from time to time.
+    pub(crate) fn sending(self, courier: Arc<dyn Courier>) -> Watch {
+        Watch { courier: Some(courier), ..self }
+    }
+
     /// From now on, the link ends when its peer is revoked.
     pub(crate) fn over<L: Ends + 'static>(self, link: &Arc<L>) {
-        let mut state = lock(&self.revocations.state);
+        let Watch { revocations, fingerprints, courier } = self;
+        let mut state = lock(&revocations.state);
         let link: Weak<L> = Arc::downgrade(link);
-        state.links.push((self.fingerprints, link));
-        self.revocations.begin_to_watch(&mut state);
+        state.links.push(Watched { link, fingerprints, courier });
+        revocations.begin_to_watch(&mut state);
     }
 }
 

@@ -5,7 +5,7 @@
 
 use aegis::aegis128x2::Aegis128X2Mac;
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
-use phalanx_core::wire::{PREFIX, encode};
+use phalanx_core::wire::{NewsDigest, PREFIX, encode};
 use phalanx_net::blocks::{Cut, Opener, Sealer};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::seal::{BLOCK, Context, SECRET, TAG};
@@ -75,6 +75,7 @@ fn handshakes() -> Vec<String> {
         ("executor", Preamble::Executor, Levels::all(private).exactly(), Levels::all(private)),
         ("files", Preamble::Files, strict, of(safe, private, private)),
         ("rank", Preamble::Rank { rank: 5 }, every, Levels::all(authenticated)),
+        ("news", Preamble::News, Levels::all(private).exactly(), Levels::all(private)),
         ("marks below the base", Preamble::Space { shakes: true }, every, of(safe, clear, authenticated)),
     ]
     .map(|(name, preamble, offered, levels)| handshake(name, preamble, offered, levels))
@@ -85,12 +86,16 @@ fn handshake(name: &str, preamble: Preamble, offered: [LevelSet; 3], levels: Lev
     let bound = preamble.bound();
     let choice = [&encode(&levels, 0)[PREFIX..], digest(&SHA256, &bound).as_ref()].concat();
     let context = [&Mark::ALL.map(|mark| levels.of(mark) as u8)[..], &bound].concat();
+    let news = match preamble {
+        Preamble::Data { .. } | Preamble::Rank { .. } => NewsDigest::NONE,
+        _ => NewsDigest { revoked: 0x0102_0304_0506_0708, renewed: std::array::from_fn(|at| 0xa0 + at as u8) },
+    };
     format!(
         r#"  {{"name": "{name}", "preamble": "{}", "bound": "{}", "levels": {:?}, "offer": "{}", "choice": "{}", "context": "{}"}}"#,
         hex(&preamble.bytes()),
         hex(&bound),
         [levels.base as u8, levels.data as u8, levels.code as u8],
-        hex(&encode(&offered, 0)[PREFIX..]),
+        hex(&[&encode(&offered, 0)[PREFIX..], &news.to_bytes()].concat()),
         hex(&choice),
         hex(&context)
     )

@@ -246,7 +246,7 @@ impl Server {
     /// unix path serves only this user's processes on this machine.
     pub fn start(place: &Place, member: Option<Member>, options: ServerOptions, log: Log) -> io::Result<Server> {
         let (listeners, address, path) = listen(place, &log)?;
-        let service = Arc::new(Service::new(member, options, log.clone())?);
+        let service = Arc::new(Service::new(member.clone(), options, log.clone())?);
         let serving = service.clone();
         let serve = move |peer, preamble| match preamble {
             Preamble::Space { shakes } => serving.serve(peer, shakes),
@@ -256,8 +256,9 @@ impl Server {
             Preamble::Transfer | Preamble::Executor | Preamble::Stream { .. } | Preamble::Files => {
                 Err(refused("no files are copied here, only spaces served"))
             }
+            Preamble::News => Err(refused("news are taken at the door")),
         };
-        let door = Door::open(listeners, Box::new(serve), log)?;
+        let door = Door::open(listeners, member, Box::new(serve), log)?;
         Ok(Server { service, door, address, path: Mutex::new(path) })
     }
 

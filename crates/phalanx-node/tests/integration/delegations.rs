@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Services that cannot be delegated. Data links, streams and ranks have keys of their own.
-const OTHERS: [Preamble; 4] = [Preamble::Control, Preamble::Ranks, Preamble::Executor, Preamble::Replica];
+const OTHERS: [Preamble; 5] =
+    [Preamble::Control, Preamble::Ranks, Preamble::Executor, Preamble::Replica, Preamble::News];
 
 /// An executor that serves spaces and takes copies, a user, and another executor at which processes act for the user.
 struct Lab {

@@ -3,7 +3,7 @@
 
 use crate::options;
 use phalanx_core::level::{Level, Levels, Mark, Policy};
-use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, decode, encode};
+use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, News, ToExecutor, decode, encode};
 use phalanx_net::dial::{Expected, dial};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Authority, Client, Issued, Member, Role};
@@ -49,8 +49,7 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
             | FromExecutor::Ended { .. }
             | FromExecutor::Share { .. }
             | FromExecutor::Taken { .. }
-            | FromExecutor::Revoked { .. }
-            | FromExecutor::Renewed { .. }
+            | FromExecutor::News(_)
             | FromExecutor::Beat { .. } => {}
         };
         reader.poll(Duration::from_millis(100), &mut on_frame).unwrap();
@@ -193,7 +192,7 @@ fn shown(executor: &Executor, client: &Client) -> Vec<u8> {
 /// Sends certificates to an executor over a link of their own, and keeps the link open until the executor has done what is awaited.
 fn send(executor: &Executor, client: &Client, pem: &str, is_done: impl Fn() -> bool) {
     let (link, mut reader, _) = first_message(executor, client);
-    let message = encode(&ToExecutor::Renewed { digest: [7; 16] }, pem.len() as u64);
+    let message = encode(&ToExecutor::News(News::Renewed), pem.len() as u64);
     link.send(Mark::None, message, vec![pem.as_bytes().to_vec().into()]).unwrap();
     let until = Instant::now() + Duration::from_secs(60);
     while !is_done() {

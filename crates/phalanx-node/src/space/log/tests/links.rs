@@ -43,7 +43,7 @@ fn machine(authority: &Authority, number: u64, name: &str, names: &[&str]) -> Ma
         _ => Err(refused("members only")),
     };
     let log_line = crate::log::Log::new(move |_, line| told.lock().unwrap().push(line.to_owned()));
-    let door = Door::open(vec![listener], Box::new(serve), log_line).unwrap();
+    let door = Door::open(vec![listener], None, Box::new(serve), log_line).unwrap();
     let folder = Folder::new();
     let network = Arc::new(Links::new(own, "lab"));
     let replicated = Replicated::start(number, &folder.file(), TIMING, network).unwrap();

@@ -1,0 +1,68 @@
+//! A link for news: both ends tell what the other one lacks, and then the link ends.
+
+use super::{Exchange, Learned};
+use crate::frames::Frame;
+use crate::link::{Link, Reader};
+use phalanx_core::level::{Level, Levels, Mark};
+use phalanx_core::wire::{self, decode, encode};
+use std::cell::RefCell;
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
+
+/// The level of links for news, whatever the policy says. They name members of the grid.
+pub const LEVELS: Levels = Levels::all(Level::Private);
+/// Longest time for a talk. A list of 1 MiB then needs 100 KiB/s.
+pub const LASTS: Duration = Duration::from_secs(10);
+/// Most bytes that an end hears in a talk: four times the longest list. The certificates of 700 members have less than 1 MiB.
+const MOST_HEARD: usize = 4 << 20;
+/// No further message is queued while so many bytes wait to be written.
+const MOST_WAITING: usize = 1 << 20;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Tells the other end of a link what it lacks, and takes what it tells, until both have told everything, or until `is_over` says that
+/// this end stops. The exchange is that of a client or a server. `learned` gets what this end has learned.
+///
+/// # Errors
+/// The other end sends something else, or too much, or leaves or runs out of time before everything is told.
+pub fn talk(
+    reader: Reader,
+    exchange: Exchange,
+    is_over: impl Fn() -> bool,
+    mut learned: impl FnMut(Learned),
+) -> io::Result<()> {
+    let (exchange, until) = (RefCell::new(exchange), Instant::now() + LASTS);
+    let (mut heard, failed) = (0, RefCell::new(None));
+    let on_frame = |frame: Frame| {
+        heard += frame.body.len();
+        match take(&mut exchange.borrow_mut(), &frame, heard) {
+            Ok(it) => learned(it),
+            Err(error) => drop(failed.borrow_mut().get_or_insert(error)),
+        }
+    };
+    let on_pause = |link: &Link| {
+        let mut exchange = exchange.borrow_mut();
+        while link.waiting_bytes() < MOST_WAITING {
+            let Some((message, body)) = exchange.due() else { break };
+            link.queue(Mark::None, encode(&message, body.len() as u64), vec![body.into()]);
+            link.flush();
+        }
+        let is_done = exchange.is_over() && link.is_idle();
+        if is_done || is_over() || failed.borrow().is_some() || Instant::now() >= until {
+            link.close();
+        }
+    };
+    reader.run(PAUSE, on_frame, on_pause);
+    match (failed.into_inner(), exchange.into_inner().is_over()) {
+        (Some(error), _) => Err(error),
+        (None, true) => Ok(()),
+        (None, false) => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+fn take(exchange: &mut Exchange, frame: &Frame, heard: usize) -> io::Result<Learned> {
+    if heard > MOST_HEARD {
+        return Err(io::Error::other("the other end tells too much"));
+    }
+    let message: wire::News = decode(&frame.header).map_err(io::Error::other)?;
+    exchange.hear(message, &frame.body)
+}
