@@ -23,7 +23,7 @@ from phalanx._native import Interpreter, Turn
 from phalanx._refusals import explain_refusal
 from phalanx._staying import frozen, is_large, kept, settle, size_of, take
 from phalanx._tokens import PLAIN, dumps, pack, pack_separately, short, unpack
-from phalanx.errors import InitializerError, RemoteError, StagingError
+from phalanx.errors import InitializerError, RemoteError, StagingError, in_one_line
 
 if TYPE_CHECKING:
     from phalanx._tokens import Packed, Unpacked
@@ -368,8 +368,7 @@ def pack_failure(error: BaseException, token: Any) -> bytes:
     except BaseException:
         travels = False
     if not travels:
-        words = traceback.format_exception_only(type(error), error)[-1].strip()
-        pickled = dumps(RemoteError(words))
+        pickled = dumps(RemoteError(in_one_line(error)))
     return dumps((pickled, text, short(token)))
 
 

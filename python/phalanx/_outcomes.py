@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import pickle
 import threading
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
 from phalanx._tokens import UNKNOWN, Code, dumps_code, short, unpack
-from phalanx.errors import CulpritError, LostError, RecruitError, RemoteError, RemoteTraceback, StagingError
+from phalanx.errors import (
+    CulpritError,
+    LostError,
+    RecruitError,
+    RemoteError,
+    RemoteTraceback,
+    StagingError,
+    in_one_line,
+)
 
 
 def stage_code(functions: tuple[Any, ...]) -> Code:
@@ -39,7 +46,7 @@ def failure(
     except BaseException as error:
         if is_ctrl_c(error):
             raise
-        return StagingError(f"what became of task {index} cannot be read here: {words(error)}")
+        return StagingError(f"what became of task {index} cannot be read here: {in_one_line(error)}")
 
 
 def culprit(index: int, size: int, losses: list[str], task: Any, function: str) -> CulpritError:
@@ -58,7 +65,7 @@ def name_of(function: Any) -> str:
 
 def unreadable(error: BaseException) -> StagingError:
     """Stands for a result that cannot be unpickled here."""
-    return StagingError(f"a result cannot be unpickled here: {words(error)}")
+    return StagingError(f"a result cannot be unpickled here: {in_one_line(error)}")
 
 
 def read_outcome(
@@ -82,11 +89,6 @@ def read_outcome(
 def is_ctrl_c(error: BaseException) -> bool:
     """Whether the user pressed Ctrl-C. Python raises that only in the main thread. Elsewhere a pickle raised it."""
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
-
-
-def words(error: BaseException) -> str:
-    """The class and the message of an exception, even if its ``__str__`` raises."""
-    return traceback.format_exception_only(type(error), error)[-1].strip()
 
 
 def _read_one(objects: Iterator[Any]) -> tuple[Any, BaseException | None]:
@@ -118,7 +120,7 @@ def _raised(pickled: bytes, cause: RemoteTraceback) -> BaseException:
     try:
         raised = pickle.loads(pickled)
         if isinstance(raised, BaseException) and not isinstance(raised, Exception):
-            raised = RemoteError(f"a task raised {words(raised)}")  # as it is, SystemExit would end this program
+            raised = RemoteError(f"a task raised {in_one_line(raised)}")  # as it is, SystemExit would end this program
         raised.__cause__ = cause
         if isinstance(raised, Exception):
             return raised
@@ -126,7 +128,7 @@ def _raised(pickled: bytes, cause: RemoteTraceback) -> BaseException:
     except BaseException as unread:
         if is_ctrl_c(unread):
             raise
-        reason = words(unread)
+        reason = in_one_line(unread)
     stand_in = StagingError(f"a remote exception cannot be unpickled here: {reason}")
     stand_in.__cause__ = cause
     return stand_in

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from phalanx import _native
 from phalanx._atomic import at_once
 from phalanx._futures import Submitted
-from phalanx._outcomes import is_ctrl_c, words
+from phalanx._outcomes import is_ctrl_c
 from phalanx._tokens import Token, are_plain, pack, pack_plain, short
-from phalanx.errors import StagingError
+from phalanx.errors import StagingError, in_one_line
 
 if TYPE_CHECKING:
     from phalanx._tokens import Packed
@@ -223,6 +223,6 @@ def try_token(arguments: Any) -> Token | StagingError:
     except BaseException as error:
         if is_ctrl_c(error):
             raise
-        unsent = StagingError(f"the task {short(arguments)} cannot be pickled: {words(error)}")
+        unsent = StagingError(f"the task {short(arguments)} cannot be pickled: {in_one_line(error)}")
         unsent.__cause__ = error
         return unsent

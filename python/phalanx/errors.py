@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+#: The page that explains every error. Its place in the repository, until the site has an address.
+TROUBLESHOOTING = "docs/troubleshooting.md"
+#: How the line begins that says where an error is explained.
+HELP = "help: "
 
 
 class PhalanxError(Exception):
-    """The family of all errors that phalanx raises itself."""
+    """The family of all errors that phalanx raises itself.
+
+    An error that is not caught is printed with a line that says where it is explained (a note, from Python 3.11 on).
+    The line is not part of ``str(error)``.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        if sys.version_info >= (3, 11):
+            self.add_note(help_for(type(self)))
 
 
 class ProgramError(PhalanxError, TypeError):
@@ -195,3 +210,35 @@ class TransactionError(SpaceError):
 
 class TransactionConflictError(TransactionError):
     """Other clients have changed tuples that the transaction relies on. Nothing of it has happened: begin it again."""
+
+
+def help_for(error: type[BaseException]) -> str:
+    """The line that says where the documentation explains an error.
+
+    Parameters
+    ----------
+    error
+        Its class. Of a class that is not public, the nearest public one is explained.
+
+    Returns
+    -------
+    str
+        Like ``help: docs/troubleshooting.md#recruiterror``.
+
+    Examples
+    --------
+    >>> from phalanx.errors import RecruitError, help_for
+    >>> help_for(RecruitError)
+    'help: docs/troubleshooting.md#recruiterror'
+    """
+    public = next(each for each in error.__mro__ if each.__module__ == __name__)
+    return f"{HELP}{TROUBLESHOOTING}#{public.__name__.lower()}"
+
+
+def in_one_line(error: BaseException) -> str:
+    """The class and the message of an exception, without its notes, even if its ``__str__`` raises."""
+    from traceback import TracebackException
+
+    told = TracebackException(type(error), error, None)
+    setattr(told, "__notes__", None)  # noqa: B010  unknown to types
+    return list(told.format_exception_only())[-1].strip()

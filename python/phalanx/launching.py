@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from phalanx import _commands, _native
 from phalanx._program import VARIABLE, program_token
 from phalanx._reach import Reach
-from phalanx.errors import LaunchError, RanksError, RanksTimeoutError
+from phalanx.errors import HELP, LaunchError, RanksError, RanksTimeoutError
 from phalanx.hosts import Machines
 from phalanx.security import Rules
 from phalanx.words import (
@@ -452,6 +452,6 @@ def _error(result: LaunchResult) -> RanksError:
 
 def _last_words(rank: RankResult | None) -> str:
     """The last line of the rank's standard error, cut, as part of a message. In a traceback it is the exception."""
-    lines = ((rank and rank.stderr) or "").split("\n")
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    lines = [line.strip() for line in ((rank and rank.stderr) or "").split("\n")]
+    last = next((line for line in reversed(lines) if line and not line.startswith(HELP)), "")
     return f": {last[:LONGEST_WORDS]}" if last else ""

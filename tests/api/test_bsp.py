@@ -246,7 +246,7 @@ def test_a_program_may_use_fewer_processes_and_be_alone(run: Run, tmp_path: Path
 
 def test_calls_need_a_program() -> None:
     for call in (bsp.pid, bsp.nprocs, bsp.sync, bsp.end, bsp.qsize):
-        with pytest.raises(bsp.BspError, match=r"^call phalanx.bsp.begin\(\) first$"):
+        with pytest.raises(bsp.BspError, match=r"(?m)^call phalanx.bsp.begin\(\) first$"):
             call()
 
 

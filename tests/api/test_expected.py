@@ -110,10 +110,10 @@ def test_another_member_does_not_stand_in_for_an_executor(place: Place, model: C
     assert not place.known.exists(), "a machine that is named is not remembered"
     model(place, typed)
     assert place.known.read_text().split()[::2] == ["ws7", place.address]
-    with pytest.raises(px.errors.IdentityError, match=r"ws7 answers, but ws8 is expected: .*as ws7$"):
+    with pytest.raises(px.errors.IdentityError, match=r"(?m)ws7 answers, but ws8 is expected: .*as ws7$"):
         model(place, renamed)
     place.answer("ws8")
-    with pytest.raises(px.errors.IdentityError, match=rf"ws8 answers, but ws7 .*ws7 = {place.address} as ws8$"):
+    with pytest.raises(px.errors.IdentityError, match=rf"(?m)ws8 answers, but ws7 .*ws7 = {place.address} as ws8$"):
         model(place, named)
     with pytest.raises(px.errors.IdentityError, match="ws8 answers, but ws7 answered there before") as refused:
         model(place, typed)

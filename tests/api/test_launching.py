@@ -73,7 +73,7 @@ print("ended")
 def test_a_process_that_stands_still_for_longer_than_its_patience_is_lost(transport: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", f"GOES_ON = 0{STANDS}"]
     options: dict[str, Any] = {"n": 2, "capture_output": True, "cwd": tmp_path, "transport": transport}
-    lost = r"^rank 1 on .* is lost: it was stopped for \d\.\d s, and was ended$"
+    lost = r"(?m)^rank 1 on .* is lost: it was stopped for \d\.\d s, and was ended$"
     with pytest.raises(px.RanksError, match=lost) as caught:
         px.mpirun(command, patience=0.5, timeout=60, **options)
     assert caught.value.result.code == 1
@@ -94,7 +94,7 @@ def test_a_process_that_goes_on_in_time_is_not_lost(tmp_path: Path) -> None:
 
 def test_an_error_has_the_last_line_that_the_rank_wrote() -> None:
     raises = "import os; assert 'rank=1' not in os.environ['PHALANX_RANK'].split(), 'x' * 1000"
-    with pytest.raises(px.RanksError, match=r"^rank 1 on .* exited with status 1.*: AssertionError: x{384}$"):
+    with pytest.raises(px.RanksError, match=r"(?m)^rank 1 on .* exited with status 1.*: AssertionError: x{384}$"):
         px.mpirun([sys.executable, "-c", raises], n=2, capture_output=True)
 
 

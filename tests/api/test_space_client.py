@@ -188,7 +188,7 @@ def test_what_was_waited_for_in_vain_is_named_in_few_words(tmp_path: Path) -> No
                 space.in_("job", int, px.ANY, timeout=0.01)
             with pytest.raises(px.SpaceTimeoutError, match=r"no tuple like \('job', int\) came"):
                 future.result(timeout=30)
-            with pytest.raises(px.SpaceTimeoutError, match=r"^.{1,500}$"):
+            with pytest.raises(px.SpaceTimeoutError, match=r"(?m)^.{1,500}$"):
                 long.result(timeout=30)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from phalanx.errors import PhalanxError
+from phalanx.errors import PhalanxError, help_for
 
 #: Each command, and the module of this folder in which it is. One that is not asked for is not imported: a program on
 #: many processes is to be started in less time than all of them take.
@@ -82,7 +82,7 @@ def occupy_closed_streams() -> None:
 
 
 def main() -> None:
-    """Runs a command; an error of phalanx is one line, Ctrl-C is quiet."""
+    """Runs a command; an error of phalanx is one line and where it is explained, Ctrl-C is quiet."""
     occupy_closed_streams()
     try:
         code = commands(prog_name="phalanx", standalone_mode=False)
@@ -95,7 +95,7 @@ def main() -> None:
         from phalanx.cli._streams import printable
 
         lines = [printable(line) for line in f"phalanx: {error}".split("\n")]  # another end may have chosen the words
-        click.echo("\n".join(lines), err=True)
+        click.echo("\n".join([*lines, f"phalanx: {help_for(type(error))}"]), err=True)
         sys.exit(1)
     except UnicodeEncodeError as error:  # of a word of the command line
         click.echo(f"phalanx: {error.object.encode(errors='backslashreplace').decode()} is not UTF-8", err=True)
