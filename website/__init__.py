@@ -1,0 +1,1 @@
+"""The documentation site: what mkdocs does with the pages beyond what its plugins do."""
