@@ -110,6 +110,10 @@ class Grid:
         *machines : str
             Their names.
 
+        Returns
+        -------
+        Grid
+
         Raises
         ------
         RecruitError
@@ -135,6 +139,10 @@ class Grid:
         **options
             ``contract``, ``patience``, ``journal``, ``initializer``, ``initargs``, ``output`` and ``delegate``, as for
             :class:`phalanx.Manager`, which also tells what is raised.
+
+        Returns
+        -------
+        Manager
 
         Examples
         --------
@@ -168,6 +176,15 @@ class Grid:
         **options
             As for :class:`phalanx.Space`, which also tells what is raised.
 
+        Returns
+        -------
+        Space
+
+        Raises
+        ------
+        SpaceError
+            A space of another server is among the names, or the grid names no machine.
+
         Examples
         --------
         >>> import phalanx as px
@@ -195,6 +212,16 @@ class Grid:
     def space_address(self, name: str) -> str:
         """The address of a space: of ``"ws7/jobs"`` at the machine ``ws7``, of ``"jobs"`` at the first machine.
 
+        Parameters
+        ----------
+        name : str
+            ``"MACHINE/SPACE"``, or ``"SPACE"``.
+
+        Returns
+        -------
+        str
+            Like ``"10.0.0.7:7400/jobs"``.
+
         Raises
         ------
         SpaceError
@@ -209,13 +236,37 @@ class Grid:
         return f"{self.address(machine) if slash else self._addresses(name)[0]}/{space}"
 
     def copy(self, src: StrPath, dst: StrPath, **options: Unpack[CopyOptions]) -> CopyReport:
-        """Copies a file or a folder, as :func:`phalanx.copy`; ``ws7:/path`` is at the machine ``ws7``."""
+        """Copies a file or a folder, as :func:`phalanx.copy`; ``ws7:/path`` is at the machine ``ws7``.
+
+        Parameters
+        ----------
+        src, dst
+            Paths, of which at least one is at a machine of the grid.
+        **options
+            As for :func:`phalanx.copy`, which also tells what is raised.
+
+        Returns
+        -------
+        CopyReport
+        """
         from phalanx.transfer import copy
 
         return copy(src, dst, **self._reach.options(), **options)
 
     def sync(self, src: StrPath, dst: StrPath, **options: Unpack[SyncOptions]) -> SyncReport:
-        """Makes a folder like another one, as :func:`phalanx.sync`; ``ws7:/path`` is at the machine ``ws7``."""
+        """Makes a folder like another one, as :func:`phalanx.sync`; ``ws7:/path`` is at the machine ``ws7``.
+
+        Parameters
+        ----------
+        src, dst
+            Paths, of which at least one is at a machine of the grid.
+        **options
+            As for :func:`phalanx.sync`, which also tells what is raised.
+
+        Returns
+        -------
+        SyncReport
+        """
         from phalanx.transfer import sync
 
         return sync(src, dst, **self._reach.options(), **options)
@@ -245,6 +296,15 @@ class Grid:
     ) -> LaunchResult:
         """Runs an MPI program on the machines and waits for its end, as :func:`phalanx.mpirun`.
 
+        Parameters
+        ----------
+        program, n, **options
+            As for :func:`phalanx.mpirun`, which also tells what is raised.
+
+        Returns
+        -------
+        LaunchResult
+
         Examples
         --------
         >>> import phalanx as px
@@ -258,7 +318,17 @@ class Grid:
     def bsprun(
         self, program: StrPath | Sequence[StrPath], n: int | None = None, **options: Unpack[BspOptions]
     ) -> LaunchResult:
-        """Runs a BSP program on the machines and waits for its end, as :func:`phalanx.bsprun`."""
+        """Runs a BSP program on the machines and waits for its end, as :func:`phalanx.bsprun`.
+
+        Parameters
+        ----------
+        program, n, **options
+            As for :func:`phalanx.bsprun`, which also tells what is raised.
+
+        Returns
+        -------
+        LaunchResult
+        """
         from phalanx.launching import bsprun
 
         return bsprun(program, n, **self._reach.options(), **options)
@@ -278,7 +348,13 @@ class Grid:
 
     def links(self) -> dict[str, Any]:
         """The identity, the policy, all trusted networks, and the names in certificates by address, as a
-        :class:`phalanx.Space` takes them."""
+        :class:`phalanx.Space` takes them.
+
+        Returns
+        -------
+        dict
+            Options for a :class:`phalanx.Space`.
+        """
         hosts, identity, policy, trusted = self._reach
         networks = (*trusted, *(hosts.trusted if hosts else ()))
         links = {"identity": identity, "policy": policy, "trusted": networks, "certificates": self.certificates}

@@ -140,7 +140,17 @@ class Hosts:
         return hosts
 
     def only(self, names: Iterable[str]) -> Hosts:
-        """These machines of all, in this order. Raises RecruitError for a name that no machine has."""
+        """These machines of all, in this order. Raises RecruitError for a name that no machine has.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Names of machines.
+
+        Returns
+        -------
+        Hosts
+        """
         hosts = Hosts.__new__(Hosts)
         hosts.path, hosts.trusted = None, self.trusted
         wanted = {name: self._known(name) for name in dict.fromkeys(names)}
@@ -155,6 +165,11 @@ class Hosts:
         ----------
         machine : str
             Its name, or its host. Any other machine is ``host:port``, or ``host`` for the default port.
+
+        Returns
+        -------
+        str
+            Like ``"10.0.0.7:7400"``.
         """
         found = self.machines.get(machine)
         if found is None:

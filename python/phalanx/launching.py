@@ -63,6 +63,13 @@ class RankResult:
         Why it never began, or why its end was not seen; else empty.
     stdout, stderr
         Its output if ``capture_output`` was set; else None.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> rank = px.mpirun(["echo", "hello"], n=2, capture_output=True).ranks[1]
+    >>> rank.rank, rank.code, rank.stdout
+    (1, 0, 'hello\\n')
     """
 
     rank: int
@@ -85,6 +92,13 @@ class LaunchResult:
         Each process, in the order of the ranks. Processes that the program has spawned are not included.
     messages
         The messages of the launcher, like ``rank 1 on lab2 exited with status 3``.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> result = px.mpirun(["echo", "hello"], n=2, capture_output=True)
+    >>> result.code, result.codes, result.stdout
+    (0, [0, 0], 'hello\\nhello\\n')
     """
 
     code: int
@@ -249,10 +263,22 @@ def bsprun(
         With ``hosts``, a pair ``(factor, steps)``: processes leave a machine that takes ``factor`` times as long as
         others in ``steps`` supersteps in a row.
 
+    Returns
+    -------
+    LaunchResult
+        Exit codes, outputs and messages.
+
+    Raises
+    ------
+    LaunchError
+        As for :func:`mpirun`; or ``move_slow`` without ``hosts`` or without checkpoints.
+    RecruitError, RanksError, RanksTimeoutError
+        As for :func:`mpirun`.
+
     Examples
     --------
     >>> import phalanx as px
-    >>> px.bsprun("walk.py", n=4, checkpoint=10).code
+    >>> px.bsprun("walk.py", n=4, checkpoint=10).code  # doctest: +SKIP
     0
     """
     if move_slow is not None and (options.get("hosts") is None or checkpoint == 0):

@@ -296,6 +296,11 @@ class Manager(Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Calls ``fn(*args, **kwargs)`` at an interpreter.
 
+        Parameters
+        ----------
+        fn, *args, **kwargs
+            What is called. Arguments are pickled when the call is sent: do not change them before there is a result.
+
         Returns
         -------
         concurrent.futures.Future
@@ -399,7 +404,12 @@ class Manager(Executor):
         return buffered(self, fn, zip(*iterables, strict=False), timeout, buffersize)
 
     def summary(self) -> Summary:
-        """The totals of the journal so far: tasks, times, and what each interpreter did."""
+        """The totals of the journal so far: tasks, times, and what each interpreter did.
+
+        Returns
+        -------
+        Summary
+        """
         from phalanx.summary import Summary  # dataclasses are slow to import
 
         return Summary.from_native(self._native.summary())

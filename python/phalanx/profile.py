@@ -39,6 +39,16 @@ class Statistics:
     """Of all samples with one label: times are seconds, recorded values what they were recorded as.
 
     ``deviation`` is the standard deviation, that of a population.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.profile.reset()
+    >>> px.profile.record("visited nodes", 2)
+    >>> px.profile.record("visited nodes", 4)
+    >>> found = px.profile.statistics()["visited nodes"]
+    >>> found.count, found.mean, found.deviation
+    (2, 3.0, 1.0)
     """
 
     count: int
@@ -84,14 +94,54 @@ _mine = _Thread()
 
 
 def begin(label: str) -> None:
-    """Start the clock of ``label`` in this thread; several labels may run at once, each once."""
+    """Start the clock of ``label`` in this thread; several labels may run at once, each once.
+
+    Parameters
+    ----------
+    label : str
+        The name of the part.
+
+    Raises
+    ------
+    ProfileError
+        The label runs already in this thread.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.profile.begin("search")
+    >>> seconds = px.profile.end("search")
+    """
     if label in _mine.begun:
         raise ProfileError(f"begin({label!r}) twice in this thread without end({label!r}): nest two labels instead")
     _mine.begun[label] = perf_counter()
 
 
 def end(label: str) -> float:
-    """Stop the clock of ``label`` and keep the time as a sample; returns it, in seconds."""
+    """Stop the clock of ``label`` and keep the time as a sample; returns it, in seconds.
+
+    Parameters
+    ----------
+    label : str
+        The name of the part.
+
+    Returns
+    -------
+    float
+        The time since ``begin``, in seconds.
+
+    Raises
+    ------
+    ProfileError
+        The label does not run in this thread.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.profile.begin("search")
+    >>> px.profile.end("search") < 60
+    True
+    """
     now = perf_counter()
     started = _mine.begun.pop(label, None)
     if started is None:
@@ -101,7 +151,19 @@ def end(label: str) -> float:
 
 
 class timed:  # noqa: N801  used as a function
-    """``begin(label)`` and ``end(label)`` around a block, also around one that raises: ``with timed("search"): …``."""
+    """``begin(label)`` and ``end(label)`` around a block, also around one that raises: ``with timed("search"): …``.
+
+    Parameters
+    ----------
+    label : str
+        The name of the part.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.profile.timed("search"):
+    ...     total = sum(range(1000))
+    """
 
     __slots__ = ("label",)
 
@@ -116,7 +178,20 @@ class timed:  # noqa: N801  used as a function
 
 
 def record(label: str, value: float) -> None:
-    """Keep a sample that is no time, as a number of visited nodes."""
+    """Keep a sample that is no time, as a number of visited nodes.
+
+    Parameters
+    ----------
+    label : str
+        The name of the series.
+    value : float
+        The sample.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.profile.record("visited nodes", 3)
+    """
     series = _mine.series.get(label)
     if series is None:
         series = _mine.series[label] = _Series()
@@ -126,12 +201,34 @@ def record(label: str, value: float) -> None:
 
 
 def statistics() -> dict[str, Statistics]:
-    """Of this process, by label, over its threads; to be called when these have ended or stand still."""
+    """Of this process, by label, over its threads; to be called when these have ended or stand still.
+
+    Returns
+    -------
+    dict of str to Statistics
+        By label.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.profile.reset()
+    >>> px.profile.record("visited nodes", 3)
+    >>> px.profile.statistics()["visited nodes"].total
+    3.0
+    """
     return _by_label((label, sums) for _, label, sums, _ in _all())
 
 
 def reset() -> None:
-    """Forget all samples of this process, and what this thread has begun."""
+    """Forget all samples of this process, and what this thread has begun.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.profile.reset()
+    >>> px.profile.statistics()
+    {}
+    """
     _mine.begun.clear()
     for _, some in list(_everybody):
         some.clear()
@@ -142,6 +239,24 @@ def save(folder: str | Path) -> Path:
 
     One line of JSON for each thread and label: ``thread``, ``label``, ``statistics`` and ``samples``, the first
     ``KEPT`` of them in their order.
+
+    Parameters
+    ----------
+    folder : str or Path
+        It is made if it is not there.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.profile.reset()
+    >>> px.profile.record("visited nodes", 3)
+    >>> px.profile.save("figures").name.endswith(".profile.json")
+    True
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -154,14 +269,54 @@ def save(folder: str | Path) -> Path:
 
 
 def raw(folder: str | Path) -> Iterator[dict[str, Any]]:
-    """The lines of all files that ``save`` wrote into ``folder``, each with its ``process`` (the file's name)."""
+    """The lines of all files that ``save`` wrote into ``folder``, each with its ``process`` (the file's name).
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where all processes saved.
+
+    Yields
+    ------
+    dict
+        ``process``, ``thread``, ``label``, ``statistics`` and ``samples``.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.profile.reset()
+    >>> px.profile.record("visited nodes", 3)
+    >>> file = px.profile.save("figures")
+    >>> {line["label"] for line in px.profile.raw("figures")}
+    {'visited nodes'}
+    """
     for path in sorted(Path(folder).glob(f"*{_SUFFIX}")):
         for line in path.read_text(encoding="utf-8").splitlines():
             yield {"process": path.name.removesuffix(_SUFFIX), **json.loads(line)}
 
 
 def merge(folder: str | Path) -> dict[str, Statistics]:
-    """Statistics by label over the files that all processes saved into ``folder``."""
+    """Statistics by label over the files that all processes saved into ``folder``.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where all processes saved.
+
+    Returns
+    -------
+    dict of str to Statistics
+        By label.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.profile.reset()
+    >>> px.profile.record("visited nodes", 3)
+    >>> file = px.profile.save("figures")
+    >>> px.profile.merge("figures")["visited nodes"].min
+    3.0
+    """
     return _by_label((line["label"], Statistics(**line["statistics"])) for line in raw(folder))
 
 

@@ -8,7 +8,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class InterpreterSummary:
-    """The part of one interpreter. Bytes count the tasks to it and the results from it. Times are in seconds."""
+    """The part of one interpreter. Bytes count the tasks to it and the results from it. Times are in seconds.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Manager(contract=px.ParDegree(1)) as manager:
+    ...     results = manager.compute(abs, [-1, -2])
+    ...     values = list(results)
+    ...     summary = manager.summary()
+    >>> [(one.name, one.level, one.tasks) for one in summary.interpreters]
+    [('this-machine/1', 'clear', 2)]
+    """
 
     name: str
     machine: str
@@ -49,7 +60,18 @@ class InterpreterSummary:
 
 @dataclass(frozen=True)
 class BillLine:
-    """The bytes and the cost of one level."""
+    """The bytes and the cost of one level.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Manager(contract=px.ParDegree(1)) as manager:
+    ...     results = manager.compute(abs, [-1, -2])
+    ...     values = list(results)
+    ...     summary = manager.summary()
+    >>> [line.level for line in results.bill.lines]
+    ['clear']
+    """
 
     level: str
     #: Bytes of frames, in both directions.
@@ -60,7 +82,18 @@ class BillLine:
 
 @dataclass(frozen=True)
 class Bill:
-    """The price of security: bytes and seconds by level, and what that cost against clear links."""
+    """The price of security: bytes and seconds by level, and what that cost against clear links.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Manager(contract=px.ParDegree(1)) as manager:
+    ...     results = manager.compute(abs, [-1, -2])
+    ...     values = list(results)
+    ...     summary = manager.summary()
+    >>> results.bill.cost
+    0.0
+    """
 
     lines: tuple[BillLine, ...]
     #: Seconds that the program took, and an upper estimate of the seconds that clear links would have saved. The
@@ -89,6 +122,14 @@ class ContractSummary:
     For a :class:`Throughput`, ``asked`` and ``reached`` are tasks per second. In a computation of more than three
     seconds they cover the last three. For a :class:`Deadline` they are seconds from the first task to the last result,
     estimated while it goes on.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Manager(contract=px.Deadline(60)) as manager:
+    ...     values = list(manager.compute(abs, [-1, -2]))
+    ...     manager.summary().contract.met
+    True
     """
 
     asked: float
@@ -138,7 +179,19 @@ class Summary:
         return self.bill_since(None, self.wall)
 
     def bill_since(self, before: Summary | None, wall: float) -> Bill:
-        """What protection cost since an earlier summary of the same manager, in ``wall`` seconds."""
+        """What protection cost since an earlier summary of the same manager, in ``wall`` seconds.
+
+        Parameters
+        ----------
+        before : Summary or None
+            The earlier one; None: since the beginning.
+        wall : float
+            Seconds since then.
+
+        Returns
+        -------
+        Bill
+        """
         earlier = {it.name: it for it in before.interpreters} if before else {}
         parts = [_Part.of(it, earlier.get(it.name)) for it in self.interpreters]
         names = dict.fromkeys(name for part in parts for name in part.bytes)

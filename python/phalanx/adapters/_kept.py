@@ -113,7 +113,13 @@ def borrow(options: Mapping[str, Any], idle: float) -> Loan:
 
 
 def end_idle() -> None:
-    """Ends every manager that no call uses."""
+    """Ends every manager that no call uses.
+
+    Examples
+    --------
+    >>> import phalanx.adapters.joblib
+    >>> phalanx.adapters.joblib.end_idle()
+    """
     with _changed:
         _end([kept for kept in _kept if not kept.users])
 

@@ -36,6 +36,25 @@ def get(manager: Manager) -> Callable[..., Any]:
     Tasks that do not depend on each other are computed side by side, chains of tasks as one. An exception arrives as
     itself with a :class:`phalanx.errors.RemoteTraceback` as its cause, and ends the computation; what was not begun is
     taken back. Of ``compute``'s options, ``num_workers`` is how many tasks are under way at once.
+
+    Parameters
+    ----------
+    manager : Manager
+        The manager whose interpreters compute.
+
+    Returns
+    -------
+    callable
+        A scheduler of Dask.
+
+    Examples
+    --------
+    >>> import dask
+    >>> import phalanx as px
+    >>> from phalanx.adapters.dask import get
+    >>> with px.Manager(contract=px.ParDegree(1)) as manager:
+    ...     dask.delayed(sum)([1, 2, 3]).compute(scheduler=get(manager))
+    6
     """
 
     def compute(graph: Any, keys: Any, num_workers: int | None = None, **options: Any) -> Any:

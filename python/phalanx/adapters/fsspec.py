@@ -47,6 +47,13 @@ class PhalanxFileSystem(AbstractFileSystem):  # type: ignore[misc]
     left by an exception, there is none. The folders that it is in are made. What is appended to is written anew as a
     whole. ``get`` and ``put`` copy over parallel streams, as :func:`phalanx.copy` does; what ``cp`` copies stays
     there, or goes straight to another executor.
+
+    Examples
+    --------
+    >>> import fsspec
+    >>> system = fsspec.filesystem("phalanx", host="labpc:7400")  # doctest: +SKIP
+    >>> system.ls("/scratch", detail=False)  # doctest: +SKIP
+    ['/scratch/table.csv']
     """
 
     protocol = "phalanx"

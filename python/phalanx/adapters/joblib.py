@@ -61,8 +61,10 @@ class PhalanxBackend(ParallelBackendBase):  # type: ignore[misc]
     RecruitError, ContractError, IdentityError, PolicyError
         As :class:`phalanx.Manager`.
 
-    Example
-    -------
+    Examples
+    --------
+    >>> import joblib, phalanx.adapters.joblib
+    >>> from joblib import Parallel, delayed
     >>> with joblib.parallel_config("phalanx", idle_worker_timeout=60):
     ...     Parallel()(delayed(abs)(number) for number in (-1, -2))
     [1, 2]

@@ -14,6 +14,14 @@ class State(SimpleNamespace):
     """The state of a process in addition to its registered arrays: ``State(step=0, best=None)``.
 
     Its attributes are any objects that can be pickled.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> state = bsp.State(step=0, best=None)
+    >>> state.step += 1
+    >>> state.step
+    1
     """
 
 
@@ -27,6 +35,22 @@ def checkpoint(state: State | None = None) -> None:
     A restarted program runs from its top and registers the same as before. Its first call of this function restores the
     newest valid checkpoint: registered arrays and ``state`` are filled, messages are in the queue. An array that is an
     attribute of ``state`` is filled in place if it has kept its shape. All processes call this together.
+
+    Parameters
+    ----------
+    state : State, optional
+        What this process needs beside its registered arrays.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin(checkpoint=10):
+    ...     state = bsp.State(step=0)
+    ...     while state.step < 3:
+    ...         bsp.checkpoint(state)
+    ...         state.step += 1
+    ...     print(state.step)
+    3
     """
     found = program().checkpoint()
     if isinstance(found, bytes):
@@ -46,6 +70,15 @@ def leave_machine() -> None:
     ------
     BspError
         The program makes no checkpoints, or all processes are on one machine.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin(checkpoint=10):  # doctest: +SKIP
+    ...     while state.step < 1000:
+    ...         bsp.checkpoint(state)
+    ...         if somebody_works_here():
+    ...             bsp.leave_machine()
     """
     program().leave_machine()
 

@@ -21,7 +21,14 @@ _STEP = struct.Struct("<ddQQ")
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine as :func:`probe` measures it: number of processes, g in seconds per byte, l in seconds."""
+    """The machine as :func:`probe` measures it: number of processes, g in seconds per byte, l in seconds.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> bsp.Machine(processes=4, g=1e-9, l=5e-6).processes
+    4
+    """
 
     processes: int
     g: float
@@ -37,6 +44,12 @@ class SuperstepCost:
 
     ``work`` (w) and ``sync`` are the longest times, in seconds, of computing and of the synchronisation at the end.
     ``sent`` and ``received`` are the most bytes that a process sent to and received from others.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> bsp.SuperstepCost(work=0.002, sync=0.0001, sent=800, received=800).sent
+    800
     """
 
     work: float
@@ -52,12 +65,30 @@ class SuperstepCost:
 
 @dataclass(frozen=True)
 class Costs:
-    """The supersteps of a program, in their order. Printed, it is a table."""
+    """The supersteps of a program, in their order. Printed, it is a table.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> costs = bsp.Costs([bsp.SuperstepCost(work=0.002, sync=0.0001, sent=800, received=800)])
+    >>> len(costs.supersteps)
+    1
+    """
 
     supersteps: Sequence[SuperstepCost]
 
     def table(self, machine: Machine | None = None) -> str:
-        """A line for each superstep. With a machine, it also shows the time of the sync that the model predicts."""
+        """A line for each superstep. With a machine, it also shows the time of the sync that the model predicts.
+
+        Parameters
+        ----------
+        machine : Machine, optional
+            As :func:`probe` measured it.
+
+        Returns
+        -------
+        str
+        """
         titles = ["superstep", "w µs", "h bytes", "in", "out", "sync µs"] + ["g h + l µs"] * (machine is not None)
         lines = [" ".join(f"{title:>10}" for title in titles)]
         for number, step in enumerate(self.supersteps):
@@ -72,7 +103,20 @@ class Costs:
         return self.table()
 
     def plot(self, path: str | os.PathLike[str], machine: Machine | None = None) -> None:
-        """Draws the table into the file ``path``. Needs matplotlib."""
+        """Draws the table into the file ``path``. Needs matplotlib.
+
+        Parameters
+        ----------
+        path : str or path
+            The picture, like ``costs.png``.
+        machine : Machine, optional
+            As :func:`probe` measured it.
+
+        Raises
+        ------
+        BspError
+            matplotlib is not installed.
+        """
         try:
             from matplotlib.figure import Figure
         except ImportError:
@@ -95,13 +139,47 @@ class Costs:
 
 
 def note_costs(wanted: bool = True) -> None:
-    """Starts or stops recording the costs of each superstep. Recording takes less than a microsecond per superstep."""
+    """Starts or stops recording the costs of each superstep. Recording takes less than a microsecond per superstep.
+
+    Parameters
+    ----------
+    wanted : bool
+        Whether supersteps are recorded from now on.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     bsp.note_costs()
+    ...     bsp.sync()
+    ...     bsp.note_costs(False)
+    """
     program().note_costs(wanted)
 
 
 def costs() -> Costs:
     """The recorded costs of all processes. All processes call this together and must have recorded the same
-    supersteps."""
+    supersteps.
+
+    Returns
+    -------
+    Costs
+        The same at all processes.
+
+    Raises
+    ------
+    BspError
+        Processes noted different supersteps.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     bsp.note_costs()
+    ...     bsp.sync()
+    ...     print(len(bsp.costs().supersteps))
+    1
+    """
     own = b"".join(_STEP.pack(*step) for step in program().costs())
     said = [list(_STEP.iter_unpack(one)) for one in program().everybody_says(own)]
     if len({len(one) for one in said}) > 1:
@@ -120,6 +198,23 @@ def probe() -> Machine:
 
     Each process sends the bytes of an h-relation evenly to all others. g and l are the line through the best times
     ("bspprobe", Bisseling, "Parallel Scientific Computation", 1.5). It takes some milliseconds.
+
+    Returns
+    -------
+    Machine
+        The same at all processes.
+
+    Raises
+    ------
+    BspError
+        Messages are left in the queue.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     print(bsp.probe().processes)
+    1
     """
     bsp = program()
     if bsp.qsize()[0]:

@@ -18,7 +18,15 @@ _BYTES_PAYLOAD = 4
 
 
 class Message(NamedTuple):
-    """A message of the queue."""
+    """A message of the queue.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> tag, payload = bsp.Message("numbers", [1, 2])
+    >>> payload
+    [1, 2]
+    """
 
     tag: Any
     payload: Any
@@ -28,6 +36,31 @@ def set_tagsize(size: int | None) -> int | None:
     """From the next superstep on, tags are ``bytes`` of this length, or any objects (None: as it is at first).
 
     All processes say the same. Gives back what it is until then.
+
+    Parameters
+    ----------
+    size : int or None
+        The length in bytes; None: tags are any objects.
+
+    Returns
+    -------
+    int or None
+        The size until then.
+
+    Raises
+    ------
+    BspError
+        The size is negative.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     before = bsp.set_tagsize(4)
+    ...     bsp.sync()
+    ...     bsp.send(0, 1, tag=b"four")
+    ...     print(before)
+    None
     """
     if size is not None and not 0 <= size < 2**32 - 1:
         raise BspError(f"set_tagsize: {size} bytes make no tag")
@@ -40,7 +73,31 @@ def _size(number: int) -> int | None:
 
 
 def send(pid: int, payload: Any, tag: Any = None) -> None:
-    """Sends a copy of an object, of bytes or of an array. The receiver finds it in its queue in the next superstep."""
+    """Sends a copy of an object, of bytes or of an array. The receiver finds it in its queue in the next superstep.
+
+    Parameters
+    ----------
+    pid : int
+        The receiver.
+    payload
+        An object that can be pickled, bytes, or an array.
+    tag
+        Any object, or bytes of the length that :func:`set_tagsize` said.
+
+    Raises
+    ------
+    BspError
+        The tag has another length, or something cannot be pickled.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     bsp.send(0, [1, 2], tag="numbers")
+    ...     bsp.sync()
+    ...     print(bsp.hpmove())
+    Message(tag='numbers', payload=[1, 2])
+    """
     size, kind = _size(program().tagsize()), _NO_TAG
     packed = b""
     if size is not None:
@@ -64,12 +121,47 @@ def _pickled(name: str, value: Any) -> bytes:
 
 
 def qsize() -> tuple[int, int]:
-    """How many messages are left in the queue, and the bytes of their payloads."""
+    """How many messages are left in the queue, and the bytes of their payloads.
+
+    Returns
+    -------
+    tuple of int
+        The number of messages, and the bytes of their payloads.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     bsp.send(0, b"four")
+    ...     bsp.sync()
+    ...     print(bsp.qsize()[0])
+    1
+    """
     return program().qsize()
 
 
 def get_tag() -> Any:
-    """The tag of the first message of the queue."""
+    """The tag of the first message of the queue.
+
+    Returns
+    -------
+    object
+        The tag, which stays in the queue with its message.
+
+    Raises
+    ------
+    BspError
+        The queue is empty.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     bsp.send(0, [1, 2], tag="numbers")
+    ...     bsp.sync()
+    ...     print(bsp.get_tag())
+    numbers
+    """
     tag = program().first_tag()
     if tag is None:
         raise BspError("get_tag: the queue is empty")
@@ -84,7 +176,28 @@ def _tag(tag: bytes) -> Any:
 
 
 def hpmove() -> Message:
-    """Takes the first message out of the queue, with its tag."""
+    """Takes the first message out of the queue, with its tag.
+
+    Returns
+    -------
+    Message
+        The tag and the payload.
+
+    Raises
+    ------
+    BspError
+        The queue is empty.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     bsp.send(0, [1, 2], tag="numbers")
+    ...     bsp.sync()
+    ...     tag, payload = bsp.hpmove()
+    ...     print(tag, payload)
+    numbers [1, 2]
+    """
     taken = program().take()
     if taken is None:
         raise BspError("the queue is empty: qsize says how many messages are left")
@@ -93,11 +206,46 @@ def hpmove() -> Message:
 
 
 def move() -> Any:
-    """Takes the first message out of the queue and returns its payload."""
+    """Takes the first message out of the queue and returns its payload.
+
+    Returns
+    -------
+    object
+        The payload.
+
+    Raises
+    ------
+    BspError
+        The queue is empty.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     bsp.send(0, [1, 2], tag="numbers")
+    ...     bsp.sync()
+    ...     print(bsp.move())
+    [1, 2]
+    """
     return hpmove().payload
 
 
 def messages() -> Iterator[Message]:
-    """Takes the messages out of the queue one by one, ordered by sender, and for each sender by its calls."""
+    """Takes the messages out of the queue one by one, ordered by sender, and for each sender by its calls.
+
+    Yields
+    ------
+    Message
+        The next message, which is out of the queue then.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     bsp.send(0, [1, 2], tag="numbers")
+    ...     bsp.sync()
+    ...     print([payload for tag, payload in bsp.messages()])
+    [[1, 2]]
+    """
     while qsize()[0]:
         yield hpmove()

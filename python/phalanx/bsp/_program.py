@@ -46,6 +46,30 @@ def begin(processes: int | None = None, *, checkpoint: int = 0) -> Program:
 
     A process that is one too many waits here for the others' end, and then exits. A program that was not started by
     ``phalanx bsprun`` has one process.
+
+    Parameters
+    ----------
+    processes
+        How many processes take part; by default all that were started. Only what process 0 says counts.
+    checkpoint
+        Number of supersteps between two checkpoints; 0: none. ``phalanx bsprun --checkpoint`` takes precedence.
+
+    Returns
+    -------
+    Program
+        A context manager, at whose end :func:`end` is called.
+
+    Raises
+    ------
+    BspError
+        It was called before, or a number makes no sense.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     print(bsp.pid(), "of", bsp.nprocs())
+    0 of 1
     """
     global _running
     if _running is not None or _ended:
@@ -63,24 +87,67 @@ def begin(processes: int | None = None, *, checkpoint: int = 0) -> Program:
 
 
 def end() -> None:
-    """Ends the program at this process, after all processes have called this. It also ends the superstep."""
+    """Ends the program at this process, after all processes have called this. It also ends the superstep.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> program = bsp.begin()
+    >>> bsp.end()
+    """
     global _running, _ended
     program().end()
     _running, _ended = None, True
 
 
 def nprocs() -> int:
-    """How many processes the program has."""
+    """How many processes the program has.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     print(bsp.nprocs())
+    1
+    """
     return program().nprocs()
 
 
 def pid() -> int:
-    """The number of this process, from 0."""
+    """The number of this process, from 0.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     print(bsp.pid())
+    0
+    """
     return program().pid()
 
 
 def time() -> float:
-    """Seconds since this process began."""
+    """Seconds since this process began.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     print(bsp.time() >= 0)
+    True
+    """
     return program().time()
 
 
@@ -91,11 +158,33 @@ def sync() -> None:
     pids first, that of one process in the order of its calls. It writes the data that it gets itself. Then
     registrations and the size of tags change. After that the sent messages are in the queue, and those of the superstep
     before are gone.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     bsp.send(0, "hello")
+    ...     bsp.sync()
+    ...     print(bsp.move())
+    hello
     """
     program().sync()
 
 
 def abort(reason: str) -> NoReturn:
-    """Ends the program on all processes at once and shows the reason."""
+    """Ends the program on all processes at once and shows the reason.
+
+    Parameters
+    ----------
+    reason : str
+        What is shown, behind the number of this process.
+
+    Examples
+    --------
+    >>> from phalanx import bsp
+    >>> with bsp.begin():
+    ...     if bsp.nprocs() > 1000:
+    ...         bsp.abort("too many processes for this input")
+    """
     sys.stdout.flush()
     program().abort(reason)

@@ -43,7 +43,17 @@ class Events:
 
     Each matching tuple comes at least once, even if it was taken at once. Tuples come in the order in which they were
     put. A slow reader misses nothing as long as the space remembers the events. After that SpaceError says how many are
-    forgotten."""
+    forgotten.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> space = px.Space()
+    >>> with space.notify("job", str) as events:
+    ...     space.out("job", "paint")
+    ...     events.next(timeout=10).fields
+    ('job', 'paint')
+    """
 
     def __init__(self, engine: Engine, template: Fields, where: Query | None, since: int | None, space: str) -> None:
         self._engine = engine
@@ -54,7 +64,24 @@ class Events:
         self._watch = engine.watch(template, where, since, self._nudge)
 
     def next(self, timeout: float | None = None) -> Event:
-        """The next event. Raises SpaceTimeoutError after ``timeout`` seconds, SpaceError if events were forgotten."""
+        """The next event. Raises SpaceTimeoutError after ``timeout`` seconds, SpaceError if events were forgotten.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; by default there is no limit.
+
+        Returns
+        -------
+        Event
+
+        Raises
+        ------
+        SpaceTimeoutError
+            No event came in time.
+        SpaceError
+            Events were forgotten, or the watch has ended.
+        """
         while not self._here:
             if not self._collect(timeout):
                 raise timed_out(*self._asked)

@@ -8,8 +8,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Partition:
-    """The tuples of one signature, which is the kinds of the fields, like ``Str, Int``. ``indexes``: for each index the
-    positions that it covers."""
+    """The tuples of one signature, which is the kinds of the fields, like ``str, int``. ``indexes``: for each index the
+    positions that it covers.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Space() as space:
+    ...     space.out("job", 1)
+    ...     [(part.signature, part.tuples) for part in space.info().partitions]
+    [('str, int', 1)]
+    """
 
     signature: str
     tuples: int
@@ -30,6 +39,11 @@ class Replica:
         Whether it is the leader.
     behind : int or None
         How many log entries it lacks. None: the leader has not heard from it since it leads.
+
+    Examples
+    --------
+    >>> [replica.name for replica in space.info().replicas if replica.leads]  # doctest: +SKIP
+    ['one']
     """
 
     address: str

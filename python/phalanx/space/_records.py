@@ -25,6 +25,12 @@ class Record:
     """The named values of a dataclass or named tuple whose class this process does not know: ``record.score``.
 
     It can be put into a space again and keeps its class there. Templates and queries match it like an instance.
+
+    Examples
+    --------
+    >>> record = space.rd("run", px.space.ANY)[1]  # doctest: +SKIP
+    >>> record.score  # doctest: +SKIP
+    2.5
     """
 
     __slots__ = ("_classes", "_values")
@@ -66,7 +72,17 @@ class Record:
 
 
 class Sealed(NamedTuple):
-    """A value that its owner has encrypted: the space matches it by its fingerprint and cannot read it."""
+    """A value that its owner has encrypted: the space matches it by its fingerprint and cannot read it.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> key = px.space.SealingKey(context="patients")
+    >>> with px.Space() as space:
+    ...     space.out(*key.seal_fields(("patient", "Meier"), matched=[1]))
+    ...     space.count("patient", px.space.Sealed)
+    1
+    """
 
     fingerprint: bytes
     ciphertext: bytes

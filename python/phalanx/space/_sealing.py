@@ -153,7 +153,25 @@ class SealingKey:
         """Opens a matched value in its position.
 
         Raises SpaceError if it was sealed with another key or for another place, or altered, and if it is a hidden
-        value, which :meth:`open_fields` opens together with its tuple."""
+        value, which :meth:`open_fields` opens together with its tuple.
+
+        Parameters
+        ----------
+        sealed : Sealed
+            The value, as the space returned it.
+        at : int
+            Its position in the tuple.
+
+        Returns
+        -------
+        object
+            The value that was sealed.
+
+        Raises
+        ------
+        SpaceError
+            It was sealed with another key or for another place, or altered, or it is a hidden value.
+        """
         return self._open(sealed, _position(at), None)
 
     def open_fields(
@@ -168,6 +186,11 @@ class SealingKey:
         matched, hidden
             The positions that were sealed so. Name them: without them, a tuple in which somebody replaced a sealed
             value by a plain one is opened too.
+
+        Returns
+        -------
+        tuple
+            The tuple with plain values.
 
         Raises
         ------

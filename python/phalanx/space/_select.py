@@ -7,7 +7,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 
 class Selector(NamedTuple):
-    """A filter (``"key"``, ``"label"``) with its value, or an order (``"fifo"``, ``"lifo"``, ``"priority"``)."""
+    """A filter (``"key"``, ``"label"``) with its value, or an order (``"fifo"``, ``"lifo"``, ``"priority"``).
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.space.label("red")
+    Selector(kind='label', value='red')
+    """
 
     kind: str
     value: Any = None
@@ -31,6 +38,15 @@ peek = Selector("peek")
 def key(value: Any) -> Selector:
     """Selects the one tuple that was put with ``key=value``.
 
+    Parameters
+    ----------
+    value
+        The key, which is compared as a field is.
+
+    Returns
+    -------
+    Selector
+
     Examples
     --------
     >>> import phalanx as px
@@ -44,6 +60,15 @@ def key(value: Any) -> Selector:
 
 def label(value: Any) -> Selector:
     """Selects only tuples that were put with ``label=value``.
+
+    Parameters
+    ----------
+    value
+        The label, which is compared as a field is.
+
+    Returns
+    -------
+    Selector
 
     Examples
     --------

@@ -242,6 +242,10 @@ class Space:
     def shared_name(self) -> str:
         """The address under which other processes can open the space.
 
+        Returns
+        -------
+        str
+
         Raises
         ------
         SpaceError
@@ -577,7 +581,18 @@ class Space:
         priority: int | None = None,
         transaction: Transaction | None = None,
     ) -> Lease | None:
-        """:meth:`out` for asyncio: other tasks run while it waits for another machine."""
+        """:meth:`out` for asyncio: other tasks run while it waits for another machine.
+
+        Parameters
+        ----------
+        *fields, lease, key, label, priority, transaction
+            As for :meth:`out`.
+
+        Returns
+        -------
+        Lease or None
+            As for :meth:`out`.
+        """
         number = await self._beside(self._engine.out, fields, lease, key, label, priority, self._inside(transaction))
         return None if lease is None else Lease(self._engine, number)
 
@@ -590,7 +605,13 @@ class Space:
         priority: int | None = None,
         transaction: Transaction | None = None,
     ) -> None:
-        """:meth:`out_many` for asyncio."""
+        """:meth:`out_many` for asyncio.
+
+        Parameters
+        ----------
+        tuples, lease, label, priority, transaction
+            As for :meth:`out_many`.
+        """
         await self._beside(self._engine.out_many, list(tuples), lease, label, priority, self._inside(transaction))
 
     async def ain(
@@ -601,7 +622,18 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> Fields:
-        """:meth:`in_` for asyncio. A task that is cancelled has taken nothing."""
+        """:meth:`in_` for asyncio. A task that is cancelled has taken nothing.
+
+        Parameters
+        ----------
+        *template, timeout, select, where, transaction
+            As for :meth:`in_`.
+
+        Returns
+        -------
+        tuple
+            The tuple.
+        """
         return self._found(template, await self._begin(template, True, timeout, select, where, transaction))
 
     async def ard(
@@ -612,7 +644,18 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> Fields:
-        """:meth:`rd` for asyncio."""
+        """:meth:`rd` for asyncio.
+
+        Parameters
+        ----------
+        *template, timeout, select, where, transaction
+            As for :meth:`rd`.
+
+        Returns
+        -------
+        tuple
+            The tuple.
+        """
         return self._found(template, await self._begin(template, False, timeout, select, where, transaction))
 
     async def ainp(
@@ -622,7 +665,18 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> Fields | None:
-        """:meth:`inp` for asyncio."""
+        """:meth:`inp` for asyncio.
+
+        Parameters
+        ----------
+        *template, select, where, transaction
+            As for :meth:`inp`.
+
+        Returns
+        -------
+        tuple or None
+            The tuple; None if there is none.
+        """
         return await self._begin(template, True, 0, select, where, transaction)
 
     async def ardp(
@@ -632,7 +686,18 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> Fields | None:
-        """:meth:`rdp` for asyncio."""
+        """:meth:`rdp` for asyncio.
+
+        Parameters
+        ----------
+        *template, select, where, transaction
+            As for :meth:`rdp`.
+
+        Returns
+        -------
+        tuple or None
+            The tuple; None if there is none.
+        """
         return await self._begin(template, False, 0, select, where, transaction)
 
     async def ain_all(
@@ -646,6 +711,16 @@ class Space:
 
         A task that is cancelled has taken nothing, except in Redis, which has no transactions. During the commit the
         task cannot be cancelled any more.
+
+        Parameters
+        ----------
+        *template, select, where, transaction
+            As for :meth:`in_all`.
+
+        Returns
+        -------
+        list of tuple
+            All tuples that matched.
         """
         if transaction is None and self._transacts:
             whole = await self._beside(partial(Transaction, self, timeout=LONGEST))
@@ -672,12 +747,33 @@ class Space:
         where: Query | None = None,
         transaction: Transaction | None = None,
     ) -> AsyncGenerator[Fields, None]:
-        """:meth:`rd_all` for asyncio: an asynchronous generator."""
+        """:meth:`rd_all` for asyncio: an asynchronous generator.
+
+        Parameters
+        ----------
+        *template, select, where, transaction
+            As for :meth:`rd_all`.
+
+        Yields
+        ------
+        tuple
+            The next tuple that matches.
+        """
         async for fields in self._spread_out(self._pages(template, False, select, where, transaction)):
             yield fields
 
     async def acount(self, *template: Any, where: Query | None = None, transaction: Transaction | None = None) -> int:
-        """:meth:`count` for asyncio."""
+        """:meth:`count` for asyncio.
+
+        Parameters
+        ----------
+        *template, where, transaction
+            As for :meth:`count`.
+
+        Returns
+        -------
+        int
+        """
         return await self._beside(self._engine.count, template, where, self._inside(transaction))
 
     def in_future(
@@ -767,7 +863,12 @@ class Space:
         return Events(self._engine, template, where, since, repr(self))
 
     def info(self) -> SpaceInfo:
-        """The state of the space: number of tuples, waiting requests, indexes, and counts of operations so far."""
+        """The state of the space: number of tuples, waiting requests, indexes, and counts of operations so far.
+
+        Returns
+        -------
+        SpaceInfo
+        """
         return SpaceInfo.of(self._engine.info())
 
     def change_members(self, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:

@@ -25,7 +25,16 @@ class Query:
     """A condition. Combine conditions with ``&``, ``|`` and ``~``.
 
     ``steps``: the condition as a postfix program. Each test and each of the three operators is one step. A space
-    accepts up to 64 steps."""
+    accepts up to 64 steps.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Space() as space:
+    ...     space.out_many([("score", 3), ("score", 9)])
+    ...     space.count("score", (px.space.where() > 5) | (px.space.where() == 3))
+    2
+    """
 
     __slots__ = ("steps",)
 

@@ -71,6 +71,12 @@ class CopyReport:
     them since somebody altered what was sent; ``cuts``: how often the copy went on after its connection had ended.
     ``seconds``: as a whole, ``setup`` of them until the first stream was open. ``stripes``: pairs of machines that took
     shares to the end; ``lost_stripes``: those that were lost, and why; the others brought what was theirs.
+
+    Examples
+    --------
+    >>> report = px.copy("results", "labpc:/scratch/results")  # doctest: +SKIP
+    >>> report.files, report.level, report.failures  # doctest: +SKIP
+    (2, 'private', [])
     """
 
     files: int
@@ -97,7 +103,13 @@ class CopyReport:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a copy is: ``bytes`` of ``total`` are there, after ``seconds``; ``growing``: more is being found."""
+    """How far a copy is: ``bytes`` of ``total`` are there, after ``seconds``; ``growing``: more is being found.
+
+    Examples
+    --------
+    >>> px.copy("results", "labpc:/scratch/results", progress=lambda now: print(now.bytes, "of", now.total))
+    ... # doctest: +SKIP
+    """
 
     bytes: int
     total: int
@@ -154,58 +166,85 @@ def copy(
     limit: int | str | None = None,
     stripes: str | None = None,
 ) -> CopyReport:
-    """Copies a file, or a folder with all in it, between this machine and an executor, or between two executors.
+    """Copies a file, or a folder with its contents, between this machine and an executor, or between two executors.
 
-    At least one of ``src`` and ``dst`` is ``host:/path`` or ``host:port:/path``, in a folder that the executor there
-    exports; where both are, the bytes go straight from one to the other, and the first calls the second. The host may
-    be the name of a machine among ``hosts``. A folder's copy *is* ``dst``, and goes into it where ``dst`` ends with a
-    slash; a file goes into ``dst`` where that is a folder. A file appears under its name when it is whole. What was cut
-    goes on where it was when the same is done again, and files that are there with the same size and time are not
-    copied again, unless ``anew``. Here, ``memory:10G`` makes bytes up and ``memory:`` throws them away, and ``-`` is
-    standard input or output. ``src`` may be a pattern for files there (``* ? [ {a,b} **``): what matches goes into
-    ``dst``.
+    A file gets its name when all of it has arrived. The same call resumes a copy that was cut. Files that are there
+    with the same size and time are not copied again. What cannot be copied is in the report's ``failures``; the rest is
+    copied. At an executor, a task or a rank copies as its user if the manager or ``mpirun`` was given
+    ``delegate="copies"`` or ``"all"``.
 
-    ``exclude``: patterns for what is left out, folders with all in them. ``include``: of files, only those that match
-    one of these patterns, or are in a folder that does. A pattern is about the last part of a path; one that begins
-    with ``/`` about the path from the top of the copy; one that ends with ``/`` about folders only.
+    Parameters
+    ----------
+    src, dst
+        At least one is ``host:/path`` or ``host:port:/path``, in a folder that the executor exports. If both are, the
+        bytes go directly from the first executor to the second. The host may be the name of a machine among ``hosts``.
+        A folder's copy *is* ``dst``, and goes into it if ``dst`` ends with a slash. A file goes into ``dst`` if that
+        is a folder. ``src`` may be a pattern for files there (``* ? [ {a,b} **``): the matches go into ``dst``. On this
+        machine ``memory:10G`` generates bytes, ``memory:`` discards them, and ``-`` is standard input or output.
+    level : {"clear", "authenticated", "safe", "private"}, optional
+        The level of the streams; by default the policy decides. At ``"authenticated"`` both ends prove who they are
+        once, and afterwards an attacker on the wire can read and change everything.
+    streams : int, optional
+        Connections, each with its own keys. By default one for each core, from 2 to 8; on a line with a long round trip
+        more, while more of them carry more.
+    threads : int, optional
+        Threads at each end; by default one more than cores.
+    progress : callable, optional
+        It is called about ten times a second with a :class:`Progress`.
+    hosts, identity, policy, trusted
+        As for :class:`phalanx.Grid`.
+    check : bool
+        Whether levels without tags check the data for damage.
+    anew : bool
+        Whether files are copied that are there with the same size and time.
+    whole_file : bool, optional
+        Whether all bytes of a file are sent, and not only what differs from an older version. By default only between
+        two ends on one machine. Files from 1 MiB on are compared, if the older version is at least a quarter as long
+        and at most four times as long.
+    compress : bool, optional
+        ``True`` compresses on every line, ``False`` on none. By default data is compressed between machines while the
+        line carries less than 1 Gbit/s, as long as that is faster.
+    include, exclude
+        Patterns. ``include`` limits the files to those that match, or are in a folder that does. ``exclude`` leaves out
+        what matches, and folders with their contents. A pattern is about the end of a path. If it begins with ``/``, it
+        is about the path from the top of the copy; if it ends with ``/``, about folders only.
+    links : {"keep", "follow", "skip"}, optional
+        ``"keep"`` copies symbolic links as they are. ``"follow"`` copies what they lead to; at an executor only within
+        the same exported folder. ``"skip"`` leaves them out. By default links that stay within the copy are kept, and
+        others are failures.
+    keep
+        Of ``"owner"``, ``"group"``, ``"numeric-ids"``, ``"xattrs"``, ``"acls"`` and ``"hard-links"``: what is kept
+        beside contents, permissions and times, on Linux. Only an end that runs as root can change owners.
+    patience : float
+        Seconds for which a copy retries after its connection was cut.
+    limit : int or str, optional
+        Bytes per second, or a text like ``"100MB/s"``.
+    stripes : str, optional
+        Further machines at the executor's end, like ``"b,c:7401"``, or at both ends, ``"b,c/y,z"``. The machines of a
+        source have the same files with the same times; those of a target share a file system. ``streams`` and
+        ``threads`` then apply to each pair of machines.
 
-    ``whole_file``: of a file that has an older version at the target, all bytes come, and not only what differs. By
-    default that is so between two ends on one machine, where both versions are read faster than compared, and not
-    between two machines. Files from 1 MiB on are compared, where the older version is neither less than a quarter as
-    long nor more than four times as long.
+    Returns
+    -------
+    CopyReport
+        What was copied, and what was not.
 
-    ``compress``: what compresses is compressed on the way (zstd), block by block, and what is compressed already goes
-    as it is. By default that is so between machines while the line carries less than 1 Gbit/s and more of the files
-    gets through; how hard, and whether at all, is measured all the time. True: on every line. False: never.
+    Raises
+    ------
+    TransferError
+        Nothing can be copied, or the copy was cut.
+    PolicyError
+        The ends have no level in common.
+    IdentityError
+        The identity is missing or refused, or another machine answers than the expected one.
+    ValueError
+        ``patience`` is negative.
 
-    ``links``: what becomes of symbolic links. ``"keep"``: they are copied as they are, wherever they lead.
-    ``"follow"``: what they lead to is copied in their place; of an executor's, only what is in the same exported
-    folder. ``"skip"``: they are left out. By default those that stay within what is copied are kept, and the others
-    are failures.
-
-    ``keep``: what is kept beside contents, permissions and times, on Linux: ``"owner"``, ``"group"`` (by name, or with
-    ``"numeric-ids"`` by number), ``"xattrs"`` (``user.*``, and ``trusted.*`` between ends that run as root),
-    ``"acls"`` and ``"hard-links"``. Only an end that runs as root can give files away. What cannot be set is a failure,
-    told once for all files, and the files are copied all the same.
-
-    ``level``: of the streams; by default as the policy says. At ``"authenticated"`` both ends prove who they are once,
-    and afterwards an attacker on the wire can read and change everything. ``streams``: connections, each with its own
-    keys; by default one for each core, from 2 to 8, and on a long line more while more of them carry more.
-    ``threads``: at each end, by default one more than cores. ``check``: what the level does not protect is checked for
-    damage all the same. ``progress`` is called about ten times a second. ``patience``: seconds without anything new
-    after which a copy that was cut is given up. ``limit``: bytes a second, or words like ``100MB/s``.
-
-    ``stripes``: further machines at the executor's end, like ``"b,c:7401"``, and where both ends are executors
-    ``"b,c/y,z"``, of the source and of the target. Machines of a source have the same there, with the same times;
-    those of a target have a file system together. All take shares at once: files, and ranges of large ones.
-    ``streams`` and ``threads`` are then of each pair of machines.
-
-    A task or a rank at an executor copies as its user if the manager or ``mpirun`` was told ``delegate="copies"`` or
-    ``"all"``. The names of machines are there those that the manager or ``mpirun`` was given.
-
-    What cannot be copied is in the report's ``failures``, and the rest goes on. Raises TransferError where nothing can
-    be copied, or the copy was cut; PolicyError where the ends have no level in common; IdentityError; ValueError where
-    ``patience`` is less than none.
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.copy("results", "labpc:7400:/scratch/results", streams=4).failures  # doctest: +SKIP
+    []
     """
     check_patience(patience)
     here, match, puts, source = _sides(os.fspath(src), os.fspath(dst))

@@ -40,6 +40,11 @@ class Entry:
     ``path``: within the folder that was asked for. ``kind``: ``"file"``, ``"folder"``, ``"link"`` or ``"other"``.
     ``size``: of a file, in bytes. ``mode``: permission bits; None where the system has no such. ``modified``: time of
     the last change, in nanoseconds since 1970. ``target``: what a link says.
+
+    Examples
+    --------
+    >>> files.look("/scratch/table.csv").size  # doctest: +SKIP
+    8
     """
 
     path: str
@@ -52,7 +57,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Unknown:
-    """What could not be looked at or done, and why; ``error``: the reason's name in the module ``errno``, if any."""
+    """What could not be looked at or done, and why; ``error``: the reason's name in the module ``errno``, if any.
+
+    Examples
+    --------
+    >>> gone, failed = files.remove("/scratch", ["table.csv"])  # doctest: +SKIP
+    >>> [unknown.reason for unknown in failed]  # doctest: +SKIP
+    ['Permission denied']
+    """
 
     path: str
     reason: str
@@ -66,6 +78,13 @@ class Files:
     says. Paths are absolute. Threads may share it. What is refused raises TransferError, whose ``errno`` says why
     (ENOENT, EEXIST, EACCES, ...); PolicyError and IdentityError as for :func:`phalanx.copy`. A task or a
     rank at an executor asks as its user if the manager or ``mpirun`` was told ``delegate="copies"`` or ``"all"``.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Files("labpc:7400") as files:  # doctest: +SKIP
+    ...     [entry.path for entry in files.entries("/scratch")]
+    ['table.csv']
     """
 
     def __init__(
@@ -126,6 +145,20 @@ class Files:
 
         It comes in pages, so that a folder of any size needs little memory at both ends. ``include`` and ``exclude``
         as for :func:`phalanx.copy`; of all that, with ``matching`` only what matches one of these patterns as a whole.
+
+        Parameters
+        ----------
+        path : str or path
+            An absolute path at the executor.
+        depth : int
+            How many folders deep it looks.
+        include, exclude, matching
+            Patterns.
+
+        Yields
+        ------
+        Entry or Unknown
+            What was found, or could not be looked at.
         """
         for page in self.pages(path, depth, listed(include), listed(exclude), listed(matching)):
             for name, facts, reason in page:
@@ -135,13 +168,38 @@ class Files:
         self, path: Path, depth: int, include: list[str], exclude: list[str], matching: list[str]
     ) -> Iterator[list[tuple[str, Facts | None, str]]]:
         """The same in pages as they come: paths, what is there (the fields of :class:`Entry` after the path), or why
-        that is not known."""
+        that is not known.
+
+        Parameters
+        ----------
+        path : str or path
+            An absolute path at the executor.
+        depth, include, exclude, matching
+            As for :meth:`entries`.
+
+        Yields
+        ------
+        list
+            A page.
+        """
         listing = self._native.entries(os.fspath(path), depth, include, exclude, matching)
         while (page := listing.page()) is not None:
             yield page
 
     def look(self, path: Path, *, follow: bool = True) -> Entry | None:
-        """What lies there, or what a link there leads to; None where nothing does."""
+        """What lies there, or what a link there leads to; None where nothing does.
+
+        Parameters
+        ----------
+        path : str or path
+            An absolute path at the executor.
+        follow : bool
+            Whether a link stands for what it leads to.
+
+        Returns
+        -------
+        Entry or None
+        """
         facts = self._native.look(os.fspath(path), follow)
         return None if facts is None else Entry(os.fspath(path), *facts)
 
@@ -151,6 +209,20 @@ class Files:
         """Removes paths within a folder; how many are gone, and what could not be removed. Links are not followed.
 
         Folders go if they are empty, or with all in them if ``recursive``.
+
+        Parameters
+        ----------
+        folder : str or path
+            An absolute path at the executor.
+        names
+            One path within it, or several.
+        recursive : bool
+            Whether folders go with their contents.
+
+        Returns
+        -------
+        tuple
+            How many are gone, and a list of :class:`Unknown`.
         """
         removed, failures = 0, []
         for some in batches(names):
@@ -161,15 +233,40 @@ class Files:
 
     def check_writable(self, folder: Path) -> None:
         """Raises TransferError where nothing can be written in a folder: it is exported for reading only (EACCES), is
-        not there, or is none."""
+        not there, or is none.
+
+        Parameters
+        ----------
+        folder : str or path
+            An absolute path at the executor.
+
+        Raises
+        ------
+        TransferError
+            It is exported for reading only, is not there, or is no folder.
+        """
         self._native.set_times(os.fspath(folder), [])
 
     def make_folder(self, path: Path, *, parents: bool = False) -> None:
-        """Makes a folder; with ``parents`` also those it is in, and it may be there already."""
+        """Makes a folder; with ``parents`` also those it is in, and it may be there already.
+
+        Parameters
+        ----------
+        path : str or path
+            An absolute path at the executor.
+        parents : bool
+            Whether the folders above it are made too.
+        """
         self._native.make_folder(os.fspath(path), parents)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Gives something another path, in place of what may be there."""
+        """Gives something another path, in place of what may be there.
+
+        Parameters
+        ----------
+        old, new
+            Absolute paths at the executor.
+        """
         self._native.rename(os.fspath(old), os.fspath(new))
 
     def set_times(
@@ -178,6 +275,20 @@ class Files:
         """Says when files within a folder were changed last, in nanoseconds since 1970; what failed.
 
         ``seen``: what they were when they were looked at; a file of another size or time by now is left alone.
+
+        Parameters
+        ----------
+        folder : str or path
+            An absolute path at the executor.
+        times
+            Paths within it, each with its time.
+        seen
+            Entries by their paths.
+
+        Returns
+        -------
+        list of Unknown
+            What failed.
         """
         failures, known = [], dict(times)
         for some in batches(known):
@@ -192,23 +303,69 @@ class Files:
 
         The same bytes are the same folder, whatever it is called, also for two executors of one machine. Nothing, where
         the system does not tell.
+
+        Parameters
+        ----------
+        path : str or path
+            An absolute path at the executor.
+
+        Returns
+        -------
+        tuple
+            Whether something is there, and a list of bytes.
         """
         return self._native.locate(os.fspath(path))
 
     def digests(self, folder: Path, names: Path | Iterable[Path]) -> Iterator[tuple[str, bytes | None, str]]:
-        """BLAKE3 of files within a folder, computed there by several threads: path, digest or None, and why none."""
+        """BLAKE3 of files within a folder, computed there by several threads: path, digest or None, and why none.
+
+        Parameters
+        ----------
+        folder : str or path
+            An absolute path at the executor.
+        names
+            One path within it, or several.
+
+        Yields
+        ------
+        tuple
+            A path, its digest or None, and why there is none.
+        """
         for some in batches(names):
             for name, (digest, reason) in zip(some, self._native.digests(os.fspath(folder), some), strict=True):
                 yield os.fspath(name), digest, reason
 
     def open(self, path: Path) -> _native.OpenFile:
-        """A file to read: ``read(offset, length)``; ``next()`` for one piece after the other, None at the end."""
+        """A file to read: ``read(offset, length)``; ``next()`` for one piece after the other, None at the end.
+
+        Parameters
+        ----------
+        path : str or path
+            An absolute path at the executor.
+
+        Returns
+        -------
+        OpenFile
+            With ``read(offset, length)`` and ``next()``.
+        """
         return self._native.open(os.fspath(path))
 
     def create(self, path: Path, *, new: bool = False) -> _native.NewFile:
         """A file to write: ``write(bytes)``, then ``commit()``, by which it has its name; without that it is gone.
 
         ``new``: where something is there already, or comes meanwhile, that stays, and an error says so (EEXIST).
+
+        Parameters
+        ----------
+        path : str or path
+            An absolute path at the executor.
+        new : bool
+            Whether the path must be free.
+
+        Returns
+        -------
+        NewFile
+            With ``write(bytes)`` and ``commit()``.
         """
         return self._native.create(os.fspath(path), new)
 

@@ -37,7 +37,14 @@ _OTHER_TIMES, _APART = (10**18, 11 * 10**17), 10**17 // 2
 
 @dataclass(frozen=True)
 class Change:
-    """What is, or would be, done: ``"new"``, ``"changed"`` or ``"delete"``, and the path within the folder."""
+    """What is, or would be, done: ``"new"``, ``"changed"`` or ``"delete"``, and the path within the folder.
+
+    Examples
+    --------
+    >>> report = px.sync("results", "labpc:/scratch/results", dry_run=True)  # doctest: +SKIP
+    >>> [(change.what, change.path) for change in report.changes]  # doctest: +SKIP
+    [('new', 'table.csv')]
+    """
 
     what: str
     path: str
@@ -52,6 +59,12 @@ class SyncReport:
     folders are gone. ``compared``: files whose content was compared. ``failures``: paths within the folder, and why
     something could not be done with them. ``listed``: whether the source could be listed as a whole; nothing is
     deleted otherwise.
+
+    Examples
+    --------
+    >>> report = px.sync("results", "labpc:/scratch/results", delete=True)  # doctest: +SKIP
+    >>> report.deleted, report.failures  # doctest: +SKIP
+    (1, [])
     """
 
     copied: CopyReport | None
@@ -98,22 +111,49 @@ def sync(
     limit: int | str | None = None,
     stripes: str | None = None,
 ) -> SyncReport:
-    """Makes a folder like another; one of both, or each, is at an executor. Paths and options are those of
-    :func:`phalanx.copy`: between two executors, the bytes go straight from the first to the second.
+    """Makes a folder like another; one of them, or each, is at an executor.
 
-    Copied is what has another size or time; with ``checksum``, what has another size or content (BLAKE3, computed at
-    each end): a file of the same content only gets the time. Where only permissions differ, only these are set. With
-    ``delete``, what the source does not have goes, links as links, before anything is copied. What ``include`` and
-    ``exclude`` leave out is neither copied nor deleted. If the source could not be listed as a whole, nothing is
-    deleted. ``dry_run`` changes nothing, and tells also what is certain to fail.
+    Files are copied that differ in size or time. If only permissions differ, only these are set. What cannot be done
+    is in the report's ``failures``, and the rest is done. If one folder is the other, or lies in it, nothing is done.
 
-    ``keep`` as for :func:`phalanx.copy`: what is asked for is set also where contents are the same, and what differs of
-    it is a change. ``links`` as for :func:`phalanx.copy`. Links that are skipped are neither copied nor deleted.
-    ``"follow"`` does not go with ``delete``, ``checksum`` or ``dry_run``, which look at links as they are.
+    Parameters
+    ----------
+    src, dst
+        Folders, as for :func:`phalanx.copy`. Between two executors, the bytes go directly from the first to the second.
+    checksum : bool
+        Whether contents are compared (by BLAKE3, which each end computes) in place of times. A file with the same
+        content only gets the time.
+    delete : bool
+        Whether files go that the source does not have: links as links, before anything is copied. First it is tried
+        whether a copy can be made. If the source cannot be listed as a whole, nothing is deleted.
+    dry_run : bool
+        Whether nothing is changed. The report then has the changes, and what is certain to fail.
+    include, exclude
+        As for :func:`phalanx.copy`. What they leave out is neither copied nor deleted.
+    links : {"keep", "follow", "skip"}, optional
+        As for :func:`phalanx.copy`. Links that are skipped are neither copied nor deleted. ``"follow"`` does not go
+        with ``delete``, ``checksum`` or ``dry_run``, which look at links as they are.
+    keep
+        As for :func:`phalanx.copy`. It is also set where contents are the same; a difference is a change.
+    level, streams, threads, progress, hosts, identity, policy, trusted, check, whole_file, compress, patience, limit,
+    stripes
+        As for :func:`phalanx.copy`.
 
-    What cannot be done is in the report's ``failures``, and the rest goes on. Raises as :func:`phalanx.copy` does, and
-    where one folder is the other, or lies in it. Before anything is deleted it is tried whether a copy can be made; one
-    that is cut later raises, and what was deleted is gone.
+    Returns
+    -------
+    SyncReport
+        What was different, copied and deleted.
+
+    Raises
+    ------
+    TransferError, PolicyError, IdentityError, ValueError
+        As for :func:`phalanx.copy`. If a copy is cut, what was deleted before is gone.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> px.sync("results", "labpc:7400:/scratch/results", delete=True).failures  # doctest: +SKIP
+    []
     """
     check_patience(patience)
     if "-" in (os.fspath(src), os.fspath(dst)):
