@@ -12,6 +12,7 @@ from typing import Any
 from griffe import Attribute, Docstring, Extension, Object, ObjectNode
 
 from website.pages import DOCS
+from website.parameters import with_parameters_apart
 
 #: A role of Sphinx, like ``:class:`phalanx.Space` ``.
 ROLE = re.compile(r":(?:class|func|meth|mod|data|exc|attr):`~?([\w.]+)`")
@@ -24,7 +25,8 @@ class ForSite(Extension):  # type: ignore[misc]
     def on_object(self, *, obj: Object, **_: Any) -> None:
         """Roles in its docstring become links."""
         if obj.docstring:
-            obj.docstring.value = ROLE.sub(lambda role: _link(role[1], obj), obj.docstring.value)
+            text = with_parameters_apart(obj.docstring.value)
+            obj.docstring.value = ROLE.sub(lambda role: _link(role[1], obj), text)
 
     def on_attribute_instance(self, *, node: ast.AST | ObjectNode, attr: Attribute, **_: Any) -> None:
         """A comment ``#:`` above it is its docstring."""

@@ -12,6 +12,7 @@ from website.commands import leaves, with_options
 from website.links import for_site
 from website.offline import foreign, foreign_in
 from website.pages import DOCS, INDEX_OF_DECISIONS, OUTSIDE, ROOT, index_of_decisions, pages_in, place_of, source_of
+from website.parameters import with_parameters_apart
 
 COMMANDS = sorted(leaves())
 
@@ -106,3 +107,15 @@ def test_what_a_page_loads_from_elsewhere_is_seen(tmp_path: Path) -> None:
         '<link rel="stylesheet" href="https://fonts.x.org/a.css"><script src="//y/z.js">'
     )
     assert list(foreign_in(tmp_path)) == ["page.html: https://fonts.x.org/a.css", "page.html: //y/z.js"]
+
+
+def test_parameters_of_one_entry_are_taken_apart() -> None:
+    shown = with_parameters_apart(
+        "It copies.\n\nParameters\n----------\nsrc, dst\n    Paths.\n\n    More.\n"
+        'level : {"clear", "safe"}, optional\n    The level.\nn : int\n    A number.\n\nReturns\n-------\nint, str\n    Both.\n'
+    )
+    assert shown == (
+        "It copies.\n\nParameters\n----------\nsrc\n    Paths.\n\n    More.\ndst\n    Paths.\n\n    More.\n"
+        'level\n    One of ``"clear"``, ``"safe"``.\n    The level.\nn : int\n    A number.\n\n\n'
+        "Returns\n-------\nint, str\n    Both.\n"
+    )
