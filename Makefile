@@ -65,8 +65,9 @@ check-dependencies: setup
 check-docs: setup
 	$(BIN)/python -m pytest tests/docs
 
+# Not --quiet: then mkdocs does not see the warnings that strict makes errors of.
 docs: setup $(VENV)/site ## the documentation site in site/, which works from the disk; strict: no dead link, no page outside of the navigation
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --clean
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean
 
 fix: setup ## the only target that writes: formats, and repairs what can be repaired without a person
 	$(BIN)/python tests/docs/mpi.py

@@ -112,7 +112,8 @@ def test_what_a_page_loads_from_elsewhere_is_seen(tmp_path: Path) -> None:
 def test_parameters_of_one_entry_are_taken_apart() -> None:
     shown = with_parameters_apart(
         "It copies.\n\nParameters\n----------\nsrc, dst\n    Paths.\n\n    More.\n"
-        'level : {"clear", "safe"}, optional\n    The level.\nn : int\n    A number.\n\nReturns\n-------\nint, str\n    Both.\n'
+        'level : {"clear", "safe"}, optional\n    The level.\nn : int\n    A number.\n\n'
+        "Returns\n-------\nint, str\n    Both.\n"
     )
     assert shown == (
         "It copies.\n\nParameters\n----------\nsrc\n    Paths.\n\n    More.\ndst\n    Paths.\n\n    More.\n"
