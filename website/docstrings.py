@@ -23,8 +23,10 @@ class ForSite(Extension):  # type: ignore[misc]
     """An extension of Griffe, which reads the sources for mkdocstrings."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
-        """Roles in its docstring become links."""
+        """Roles in its docstring become links. An error links to what it means."""
         if obj.docstring:
+            if obj.is_class and obj.module.path == "phalanx.errors":
+                obj.docstring.value += f"\n\n[Its message, and what to do][{obj.name.lower()}]"
             text = with_parameters_apart(obj.docstring.value)
             obj.docstring.value = ROLE.sub(lambda role: _link(role[1], obj), text)
 

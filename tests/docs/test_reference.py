@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import doctest
 import importlib
 import inspect
@@ -28,6 +29,8 @@ INTERNAL = {"from_native", "known", "number_in", "of", "send", "throw", "unmet"}
 FOR_PHALANX = {"phalanx.errors.help_for", "phalanx.errors.in_one_line", "phalanx.words.check_word"}
 #: Can be imported only where phalanx mpirun gives it the library.
 NEEDS_MPI = "phalanx.adapters.mpi4py"
+#: Classes whose instances phalanx makes, and users do not.
+MADE_BY_PHALANX = ("Events", "Lease", "Query", "Record", "Results")
 #: Of these libraries' interfaces, which document the methods.
 OF_OTHERS = ("phalanx.adapters.",)
 
@@ -87,26 +90,31 @@ def raises_by_itself(function: Callable[..., Any]) -> bool:
     return any(isinstance(call, ast.Name) and hasattr(px.errors, call.id) for call in calls)
 
 
-def wanted(one: Any, is_method: bool) -> Iterator[str]:
+def wanted(path: str, one: Any) -> set[str]:
     """The sections that a docstring needs. Errors have their examples on the page of errors."""
-    if not is_method and not (inspect.isclass(one) and issubclass(one, BaseException)):
-        yield "Examples"
-    if inspect.isfunction(one):
-        signature = inspect.signature(one)
-        if set(signature.parameters) - {"self", "cls"}:
-            yield "Parameters"
-        if str(signature.return_annotation) not in ("None", "NoReturn"):
-            yield "Returns"
-        if raises_by_itself(one):
-            yield "Raises"
+    if not inspect.isclass(one):
+        is_method = path.rpartition(".")[0] in DOCUMENTED
+        return wanted_of_function(one) | (set() if is_method else {"Examples"})
+    if issubclass(one, BaseException):
+        return set()
+    is_made_here = dataclasses.is_dataclass(one) or path.endswith(MADE_BY_PHALANX)
+    has_parameters = set(inspect.signature(vars(one).get("__init__", object)).parameters) - {"self"}
+    return {"Examples"} | ({"Parameters"} if has_parameters and not is_made_here else set())
+
+
+def wanted_of_function(function: Callable[..., Any]) -> set[str]:
+    signature = inspect.signature(function)
+    found = {"Parameters"} if set(signature.parameters) - {"self", "cls"} else set()
+    if str(signature.return_annotation) not in ("None", "NoReturn"):
+        found.add("Returns")
+    return found | ({"Raises"} if raises_by_itself(function) else set())
 
 
 @pytest.mark.parametrize("path", DOCUMENTED)
 def test_a_docstring_has_the_sections_that_the_page_needs(path: str) -> None:
     one = DOCUMENTED[path]
-    needs = set(wanted(one, is_method=path.rpartition(".")[0] in DOCUMENTED))
     has = sections(one) | ({"Returns"} if "Yields" in sections(one) else set())
-    assert needs - has == set()
+    assert wanted(path, one) - has == set()
 
 
 EXAMPLES = {path: inspect.getdoc(one) or "" for path, one in DOCUMENTED.items() if ">>>" in (inspect.getdoc(one) or "")}

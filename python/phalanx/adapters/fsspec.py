@@ -42,11 +42,16 @@ _NO_ANSWER = (None, errno.EHOSTUNREACH)
 class PhalanxFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """The folders that an executor exports.
 
-    ``host``: ``"lab"`` or ``"lab:7400"``, from the name of the file. ``hosts``, ``identity``, ``policy``, ``trusted``
-    and ``level`` as for :func:`phalanx.copy`. A file that is written has its name when it is closed, and is whole then;
-    left by an exception, there is none. The folders that it is in are made. What is appended to is written anew as a
-    whole. ``get`` and ``put`` copy over parallel streams, as :func:`phalanx.copy` does; what ``cp`` copies stays
-    there, or goes straight to another executor.
+    A file that is written gets its name when it is closed, and not if an exception ends the block. The folders above it
+    are made. Appending writes the whole file anew. ``get`` and ``put`` copy over parallel streams, as
+    :func:`phalanx.copy` does. ``cp`` copies within the executor, or directly to another one.
+
+    Parameters
+    ----------
+    host : str
+        ``"lab"`` or ``"lab:7400"``; fsspec takes it from the path of a file.
+    **options
+        ``hosts``, ``identity``, ``policy``, ``trusted`` and ``level`` as for :func:`phalanx.copy`, and those of fsspec.
 
     Examples
     --------

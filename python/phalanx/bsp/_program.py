@@ -41,9 +41,6 @@ def program() -> _native.Bsp:
 def begin(processes: int | None = None, *, checkpoint: int = 0) -> Program:
     """Begins the program, on all processes that were started, or on as many as process 0 says.
 
-    ``checkpoint``: how many supersteps there are from one checkpoint to the next, 0 for no checkpoints; what ``phalanx
-    bsprun --checkpoint`` says counts more. :func:`phalanx.bsp.checkpoint` makes them.
-
     A process that is one too many waits here for the others' end, and then exits. A program that was not started by
     ``phalanx bsprun`` has one process.
 
@@ -52,7 +49,8 @@ def begin(processes: int | None = None, *, checkpoint: int = 0) -> Program:
     processes
         How many processes take part; by default all that were started. Only what process 0 says counts.
     checkpoint
-        Number of supersteps between two checkpoints; 0: none. ``phalanx bsprun --checkpoint`` takes precedence.
+        Number of supersteps between two checkpoints, which :func:`phalanx.bsp.checkpoint` makes; 0: none. What
+        ``phalanx bsprun --checkpoint`` says takes precedence.
 
     Returns
     -------

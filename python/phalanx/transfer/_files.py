@@ -74,10 +74,24 @@ class Unknown:
 class Files:
     """A link to an executor for questions about the files in the folders that it exports.
 
-    ``host``: ``"lab:7400"``, or the name of a machine among ``hosts``. ``level``: of the link; by default as the policy
-    says. Paths are absolute. Threads may share it. What is refused raises TransferError, whose ``errno`` says why
-    (ENOENT, EEXIST, EACCES, ...); PolicyError and IdentityError as for :func:`phalanx.copy`. A task or a
-    rank at an executor asks as its user if the manager or ``mpirun`` was told ``delegate="copies"`` or ``"all"``.
+    It is a context manager. Paths are absolute. Threads may share it. A task or a rank at an executor asks as its user
+    if the manager or ``mpirun`` was given ``delegate="copies"`` or ``"all"``.
+
+    Parameters
+    ----------
+    host : str
+        ``"lab:7400"``, or the name of a machine among ``hosts``.
+    level : {"clear", "authenticated", "safe", "private"}, optional
+        The level of the link; by default the policy decides.
+    hosts, identity, policy, trusted
+        As for :class:`phalanx.Grid`.
+
+    Raises
+    ------
+    TransferError
+        The executor cannot be reached, or refuses something. ``errno`` of the error says why: ENOENT, EEXIST, EACCES.
+    PolicyError, IdentityError
+        As for :func:`phalanx.copy`.
 
     Examples
     --------
@@ -143,8 +157,7 @@ class Files:
     ) -> Iterator[Entry | Unknown]:
         """What is in a folder, and up to ``depth`` folders deep in it, as it is found; links are not followed.
 
-        It comes in pages, so that a folder of any size needs little memory at both ends. ``include`` and ``exclude``
-        as for :func:`phalanx.copy`; of all that, with ``matching`` only what matches one of these patterns as a whole.
+        It comes in pages, so that a folder of any size needs little memory at both ends.
 
         Parameters
         ----------
@@ -152,8 +165,10 @@ class Files:
             An absolute path at the executor.
         depth : int
             How many folders deep it looks.
-        include, exclude, matching
-            Patterns.
+        include, exclude
+            Patterns, as for :func:`phalanx.copy`.
+        matching
+            Patterns for whole paths. Only what matches one of them comes.
 
         Yields
         ------
@@ -274,8 +289,6 @@ class Files:
     ) -> list[Unknown]:
         """Says when files within a folder were changed last, in nanoseconds since 1970; what failed.
 
-        ``seen``: what they were when they were looked at; a file of another size or time by now is left alone.
-
         Parameters
         ----------
         folder : str or path
@@ -283,7 +296,7 @@ class Files:
         times
             Paths within it, each with its time.
         seen
-            Entries by their paths.
+            What the files were when they were looked at, by path. A file of another size or time by now is left alone.
 
         Returns
         -------
