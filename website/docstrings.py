@@ -26,7 +26,9 @@ class ForSite(Extension):  # type: ignore[misc]
         """Roles in its docstring become links. An error links to what it means."""
         if obj.docstring:
             if obj.is_class and obj.module.path == "phalanx.errors":
-                obj.docstring.value += f"\n\n[Its message, and what to do][{obj.name.lower()}]"
+                first, gap, rest = obj.docstring.value.partition("\n\n")
+                remedy = f"[Its message, and what to do][{obj.name.lower()}]"
+                obj.docstring.value = f"{first}\n\n{remedy}{gap}{rest}"
             text = with_parameters_apart(obj.docstring.value)
             obj.docstring.value = ROLE.sub(lambda role: _link(role[1], obj), text)
 
