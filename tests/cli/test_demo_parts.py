@@ -9,16 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from phalanx.demo import Picture, Slice, View, denoise, render
-from phalanx.demo.decoding import scanned_part
+from phalanx.demo.annotating import annotate, scale_bar
+from phalanx.demo.decoding import scanned_part, sides_of
 from phalanx.demo.filtering import noise_of
 from phalanx.demo.finding import Scan, Skipped, find_scans, shipped_scans
 from phalanx.demo.lighting import ambient, illuminate, shadow
 from phalanx.demo.planning import USUAL_TASKS, plan, view_of
 from phalanx.demo.reading import shots_in, slices
-from phalanx.demo.rendering import AREA, projected, windowed
+from phalanx.demo.rendering import AREA, limits_of, projected, window_text, windowed
 from phalanx.demo.sheet import MOST, choose, contact_sheet
 from phalanx.errors import PhalanxError
 from PIL import Image
+from pydicom import Dataset
 
 SPINE = "CT_small.dcm"
 VESSEL = "MR_small.dcm"
@@ -162,7 +164,50 @@ def test_denoising_leaves_an_empty_slice_alone() -> None:
 def test_windowing_maps_the_window_to_black_and_white() -> None:
     slice_ = replace(slice_of(SPINE), window=(-100.0, 300.0), view=View("plain"))
     plane = np.array([[-1000, -100, 100, 300, 2000]], np.float32)
-    assert windowed(plane, slice_)[0].tolist() == [0, 0, 0.5, 1, 1]
+    limits = limits_of(plane, slice_)
+    assert windowed(plane, limits)[0].tolist() == [0, 0, 0.5, 1, 1]
+    assert window_text(limits, slice_) == "C 100 W 400 HU"
+
+
+def test_a_scan_has_the_size_of_its_pixels_and_the_sides_of_its_patient() -> None:
+    vessel, heart, tilted = map(slice_of, (VESSEL, HEART, "J2K_pixelrep_mismatch.dcm"))
+    assert (vessel.pixel, vessel.sides) == (0.3125, ("R", "L", "A", "P"))
+    assert heart.pixel is not None
+    assert 0.1 < heart.pixel < 2
+    assert heart.sides is None
+    assert tilted.sides == ("R", "L", "A", "P")
+    sagittal = Dataset()
+    sagittal.ImageOrientationPatient = [0, 1, 0, 0, 0, -1]
+    assert sides_of(sagittal) == ("A", "P", "H", "F")
+    assert sides_of(Dataset()) is None
+
+
+@pytest.mark.parametrize(
+    ("width", "pixel", "text", "millimetres"),
+    [(448, 0.3125, "2 cm", 20), (448, 2.26, "20 cm", 200), (448, 0.01, "1 mm", 1), (448, 0.1, "1 cm", 10)],
+)
+def test_a_scale_bar_is_a_round_length(width: int, pixel: float, text: str, millimetres: float) -> None:
+    length, told = scale_bar(width, pixel)
+    assert told == text
+    assert length * pixel == pytest.approx(millimetres, rel=0.05)
+    assert length <= width / 4 + 1
+
+
+def test_a_picture_is_annotated_at_its_edges() -> None:
+    plain = Image.new("RGB", (200, 100), (90, 90, 90))
+    image = plain.copy()
+    annotate(image, "C 40 W 400 HU", 1.0, ("R", "L", "A", "P"))
+    changed = np.any(np.asarray(image) != np.asarray(plain), axis=2)
+    for rows, columns in (
+        (np.s_[80:], np.s_[:150]),  # the window
+        (np.s_[60:], np.s_[150:]),  # the scale
+        (np.s_[35:65], np.s_[:30]),
+        (np.s_[35:60], np.s_[170:]),
+        (np.s_[:30], np.s_[85:115]),
+        (np.s_[70:], np.s_[85:115]),
+    ):
+        assert changed[rows, columns].any()
+    assert not changed[35:65, 40:160].any()
 
 
 @pytest.mark.parametrize("name", [SPINE, VESSEL, HEART])
@@ -268,3 +313,8 @@ def test_the_summary_for_programs_has_everything_the_table_has(capsys: pytest.Ca
     show.tables(report)
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("speedup", "lab:7400/1", "private", "1 without a picture: x"))
+    other = replace(one, name="lab:7400/2", state="lost", cause="machine")
+    show.tables(replace(report, summary=replace(summary, interpreters=[one, other])))
+    shown = capsys.readouterr().out
+    assert "all: link private, protection 250.0 ms" in shown
+    assert "lost: machine" in shown

@@ -59,7 +59,8 @@ def demo(
     FOLDER contains the scans; without it, the scans that pydicom ships are used.
     """
     try:
-        from phalanx.demo.run import Job, run
+        with show.busy("loading numpy, scipy and pydicom"):
+            from phalanx.demo.run import Job, run
     except ModuleNotFoundError as missing:
         raise click.ClickException(f"the demo needs {missing.name}: pip install 'phalanx[demo]'") from missing
     job = Job(folder, out, tasks, executors, interpreters, read_policy(policy), journal, not no_sequential)

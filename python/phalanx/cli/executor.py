@@ -67,8 +67,8 @@ def _read_accounts(context: click.Context, option: click.Parameter, word: str | 
     "grants",
     multiple=True,
     metavar="PATH:ro|rw|gpu",
-    help="Let users' processes read this folder or file (ro), or read and write it (rw), or use the graphics processors "
-    "(gpu); may be repeated. [default: the system and Python, ro, and a folder of their own, rw]",
+    help="Let users' processes read this folder or file (ro), or read and write it (rw), or use the graphics "
+    "processors (gpu); may be repeated. [default: the system and Python, ro, and a folder of their own, rw]",
 )
 @click.option(
     "--env",

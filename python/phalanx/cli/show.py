@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
@@ -28,14 +29,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Columns of interpreters that hold words.
+WORDS = ("interpreter", "link", "state")
+#: Columns of interpreters that are said once below the table if all have the same.
+MAY_BE_ALIKE = ("link", "protection", "state")
+
 
 class RateColumn(ProgressColumn):
-    """Tasks a second."""
+    """Tasks a second since the beginning. The rate of the last moment would jump: results come in their order, and a
+    late one lets many others pass at once."""
 
     def render(self, task: Task) -> Text:
-        """As `12.3/s`, once it is known."""
-        rate = task.finished_speed or task.speed
-        return Text(f"{rate:.1f}/s" if rate else "", style="cyan")
+        """As `12.3/s`, once something is done."""
+        return Text(f"{task.completed / task.elapsed:.1f}/s" if task.completed and task.elapsed else "", style="cyan")
+
+
+def busy(what: str) -> AbstractContextManager[object]:
+    """Say on standard error what is being done, if that is a terminal."""
+    bars = Console(stderr=True)
+    return bars.status(what) if bars.is_terminal else nullcontext()
 
 
 def watch(items: Iterable[T], total: int, what: str) -> Iterator[T]:
@@ -118,15 +130,29 @@ def _bill(summary: px.summary.Summary) -> Table:
 
 
 def _interpreters(summary: px.summary.Summary) -> Table:
-    table = Table("interpreter", "link", title_justify="left")
-    for heading in ("tasks", "sent to it", "sent back", "busy", "protection"):
-        table.add_column(heading, justify="right")
-    table.add_column("state")
-    for one in summary.interpreters:
-        amounts = (str(one.tasks), _bytes(one.bytes_in), _bytes(one.bytes_out))
-        times = (f"{one.busy:.2f} s", f"{1000 * one.protection:.1f} ms")
-        table.add_row(one.name, one.level, *amounts, *times, f"{one.state}: {one.cause}" if one.cause else one.state)
+    columns = {
+        "interpreter": [one.name for one in summary.interpreters],
+        "link": [one.level for one in summary.interpreters],
+        "tasks": [str(one.tasks) for one in summary.interpreters],
+        "sent to it": [_bytes(one.bytes_in) for one in summary.interpreters],
+        "sent back": [_bytes(one.bytes_out) for one in summary.interpreters],
+        "busy": [f"{one.busy:.2f} s" for one in summary.interpreters],
+        "protection": [f"{1000 * one.protection:.1f} ms" for one in summary.interpreters],
+        "state": [f"{one.state}: {one.cause}" if one.cause else one.state for one in summary.interpreters],
+    }
+    alike = {name: values[0] for name, values in columns.items() if name in MAY_BE_ALIKE and _are_alike(values)}
+    caption = "all: " + ", ".join(f"{name} {value}" for name, value in alike.items()) if alike else None
+    table = Table(title_justify="left", caption=caption, caption_justify="left")
+    shown = {name: values for name, values in columns.items() if name not in alike}
+    for name in shown:
+        table.add_column(name, justify="left" if name in WORDS else "right")
+    for row in zip(*shown.values(), strict=True):
+        table.add_row(*row)
     return table
+
+
+def _are_alike(values: list[str]) -> bool:
+    return len(values) > 1 and len(set(values)) == 1
 
 
 def _bytes(count: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pydicom
 from pydicom import Dataset
 from pydicom.multival import MultiValue
 from pydicom.pixels.processing import apply_rescale
@@ -18,10 +19,14 @@ from scipy import ndimage
 
 from phalanx.demo.finding import Scan, Skipped, quietly
 from phalanx.demo.planning import Shot
-from phalanx.demo.slices import Plane, Slab, Slice
+from phalanx.demo.slices import Plane, Sides, Slab, Slice
 
 #: How many frames a projection looks through: the one asked for and those before it.
 LAYERS = 5
+#: The unit of an ultrasound region's pixels.
+CENTIMETRES = 3
+#: The sides of the patient against and along each axis of the patient's coordinates.
+SIDES = ("RL", "AP", "FH")
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 
 
@@ -72,13 +77,14 @@ class _Frames:
         if scan.modality == "US":
             self._crop = scanned_part(self._plane(0))
         self._window = window_of(self._header, self.plane(0))
+        self._geometry = _geometry(path)
 
     def slice_of(self, shot: Shot, number: int) -> Slice:
         """The task for `shot`."""
         scan = shot.scan
         pixels = self._slab(shot.frame, LAYERS if shot.view.projection else 1)
         origin = (scan.name, scan.title, shot.frame + 1, scan.frames)
-        return Slice(pixels, number, *origin, self._window, _aspect(self._header), shot.view)
+        return Slice(pixels, number, *origin, self._window, *self._geometry, shot.view)
 
     def _slab(self, frame: int, layers: int) -> Slab:
         return np.stack([self.plane(index) for index in range(max(0, frame + 1 - layers), frame + 1)])
@@ -136,7 +142,38 @@ def _first(value: Any) -> float | None:
     return None if value in (None, "") else float(value)
 
 
-def _aspect(header: Dataset) -> float:
-    """Height of a pixel / its width."""
-    down, right = header.get("PixelSpacing") or header.get("PixelAspectRatio") or (1, 1)
-    return float(down) / float(right)
+def _geometry(path: Path) -> tuple[float, float | None, Sides | None]:
+    """Height of a pixel / its width, its width in mm if that is known, and the sides of the patient if they are."""
+    with quietly():  # the header that comes with the pixels has no more than they need
+        header = pydicom.dcmread(path, stop_before_pixels=True)
+    if region := _region(header):
+        height, width = 10 * float(region.PhysicalDeltaY), 10 * float(region.PhysicalDeltaX)
+        return height / width, width, None
+    spacing = header.get("PixelSpacing")
+    down, right = map(float, spacing or header.get("PixelAspectRatio") or (1, 1))
+    return down / right, right if spacing else None, sides_of(header)
+
+
+def _region(header: Dataset) -> Dataset | None:
+    """The first region of an ultrasound picture, if its size in cm is known."""
+    regions = header.get("SequenceOfUltrasoundRegions")
+    region: Dataset | None = regions[0] if regions else None
+    if region is None or {region.get("PhysicalUnitsXDirection"), region.get("PhysicalUnitsYDirection")} != {
+        CENTIMETRES
+    }:
+        return None
+    return region if region.get("PhysicalDeltaX") and region.get("PhysicalDeltaY") else None
+
+
+def sides_of(header: Dataset) -> Sides | None:
+    """The side of the patient towards each edge, from the directions of rows and columns (DICOM PS3.3, C.7.6.2.1.1)."""
+    cosines = header.get("ImageOrientationPatient")
+    if not cosines or len(cosines) != 6:
+        return None
+    right, down = np.array(cosines[:3], float), np.array(cosines[3:], float)
+    return _side(-right), _side(right), _side(-down), _side(down)
+
+
+def _side(towards: npt.NDArray[np.float64]) -> str:
+    axis = int(np.argmax(np.abs(towards)))
+    return SIDES[axis][int(towards[axis] > 0)]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from PIL import Image
 from scipy import ndimage
 
+from phalanx.demo.annotating import annotate
 from phalanx.demo.lighting import illuminate
 from phalanx.demo.slices import PaletteName, Picture, Plane, Slab, Slice
 
@@ -38,7 +39,9 @@ PALETTES: dict[PaletteName, list[tuple[float, str]]] = {
 def render(slice_: Slice) -> Picture:
     """The picture that `slice_.view` asks for, as a compressed PNG; one thread."""
     view = slice_.view
-    shown = fit(windowed(projected(slice_.pixels), slice_), slice_.aspect)
+    plane = projected(slice_.pixels)
+    limits = limits_of(plane, slice_)
+    shown = fit(windowed(plane, limits), slice_.aspect)
     heights = ndimage.gaussian_filter(shown, 1.4) * np.float32(DEPTH * view.relief)
     brightness, highlight = illuminate(heights, view.light)
     colour = coloured(shown, view.palette)
@@ -46,7 +49,13 @@ def render(slice_: Slice) -> Picture:
     lit += (np.float32(0.35 * view.relief) * highlight * shown)[..., None]
     if view.oblique:
         lit = seen_from_the_side(lit, heights, view.turn)
-    return Picture(_png(lit), slice_.number, slice_.scan, slice_.title, slice_.frame, slice_.frames, view)
+    image = _image(lit)
+    if view.oblique:  # a landscape has no scale
+        annotate(image, window_text(limits, slice_))
+    else:
+        pixel = slice_.pixel and slice_.pixel * plane.shape[1] / image.width
+        annotate(image, window_text(limits, slice_), pixel, slice_.sides)
+    return Picture(_png(image), slice_.number, slice_.scan, slice_.title, slice_.frame, slice_.frames, view)
 
 
 def projected(slab: Slab) -> Plane:
@@ -57,14 +66,15 @@ def projected(slab: Slab) -> Plane:
     return plane
 
 
-def windowed(plane: Plane, slice_: Slice) -> Plane:
+def windowed(plane: Plane, limits: tuple[float, float]) -> Plane:
     """The plane's values as brightness from 0 to 1 (DICOM PS3.3, C.11.2.1.2)."""
-    low, high = _limits(plane, slice_)
+    low, high = limits
     shown: Plane = np.clip((plane - np.float32(low)) / np.float32(max(high - low, 1e-6)), 0, 1)
     return shown
 
 
-def _limits(plane: Plane, slice_: Slice) -> tuple[float, float]:
+def limits_of(plane: Plane, slice_: Slice) -> tuple[float, float]:
+    """The values that are shown black and white."""
     window = slice_.view.window
     if window in PRESETS:
         centre, width = PRESETS[window]
@@ -73,6 +83,13 @@ def _limits(plane: Plane, slice_: Slice) -> tuple[float, float]:
         low, high = np.percentile(plane, PERCENTILES[window])
         return float(low), float(high)
     return slice_.window
+
+
+def window_text(limits: tuple[float, float], slice_: Slice) -> str:
+    """Centre and width of the window: `C 40 W 400 HU`."""
+    low, high = limits
+    unit = " HU" if slice_.title.startswith("CT") else ""
+    return f"C {(low + high) / 2:.0f} W {high - low:.0f}{unit}"
 
 
 def fit(plane: Plane, aspect: float) -> Plane:
@@ -117,8 +134,12 @@ def _trimmed(picture: Colours) -> Colours:
     return picture[down[0] : down[-1] + 1, right[0] : right[-1] + 1] if len(down) else picture
 
 
-def _png(picture: Colours) -> bytes:
-    buffer = io.BytesIO()
+def _image(picture: Colours) -> Image.Image:
     levels = (np.clip(picture, 0, 1) * np.float32(255) + np.float32(0.5)).astype(np.uint8)
-    Image.fromarray(levels).save(buffer, "PNG", compress_level=1)
+    return Image.fromarray(levels)
+
+
+def _png(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()

@@ -16,6 +16,8 @@ Plane: TypeAlias = npt.NDArray[np.float32]
 #: Shape (layers, rows, columns); one layer, or the neighbours that a projection looks through.
 Slab: TypeAlias = npt.NDArray[np.float32]
 Window: TypeAlias = Literal["scan", "soft tissue", "bone", "wide", "narrow"]
+#: Letters for the sides of the patient at the left, the right, the top and the bottom of a picture: R, L, A, P, H or F.
+Sides: TypeAlias = tuple[str, str, str, str]
 PaletteName: TypeAlias = Literal["gray", "inverse", "bone", "copper", "hot iron", "sepia"]
 
 
@@ -53,6 +55,10 @@ class Slice:
     window: tuple[float, float]
     #: Height of a pixel / its width.
     aspect: float
+    #: Width of a pixel in mm, if the header says it.
+    pixel: float | None
+    #: Where the sides of the patient are, if the header says it.
+    sides: Sides | None
     view: View
 
 
