@@ -14,7 +14,7 @@ from website.pages import ROOT, place_of, source_of
 
 #: Code keeps its text: fenced blocks, and code within a line. The label of a link may have code in it.
 CODE = r"^```.*?^```$|(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)"
-LINK = r"(?<!!)\[(?P<label>(?:`[^`]*`|[^\[\]`]|\[[^\[\]]*\])+)\]\((?P<target>[^)\s]+)\)"
+LINK = r"(?P<image>!?)\[(?P<label>(?:`[^`]*`|[^\[\]`]|\[[^\[\]]*\])+)\]\((?P<target>[^)\s]+)\)"
 CODE_OR_LINK = re.compile(f"{CODE}|{LINK}", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"^<!-- run: .*? -->\n+", re.MULTILINE)
 
@@ -45,7 +45,7 @@ def _link(link: re.Match[str], place: str) -> str:
     path = posixpath.normpath(posixpath.join(posixpath.dirname(source_of(place)), target))
     found = place_of(path)
     if found:
-        return f"[{label}]({posixpath.relpath(found, posixpath.dirname(place) or '.')}{sharp}{anchor})"
+        return f"{link['image']}[{label}]({posixpath.relpath(found, posixpath.dirname(place) or '.')}{sharp}{anchor})"
     if (ROOT / path).exists():
         return f'<span class="source" title="{html.escape(path)}">{label}</span>'
     return link[0]  # mkdocs says that it is dead
