@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-#: The page that explains every error. Its place in the repository, until the site has an address.
-TROUBLESHOOTING = "docs/troubleshooting.md"
 #: How the line begins that says where an error is explained.
 HELP = "help: "
+#: The command that explains errors, so that the line is of use without the repository and without a network.
+EXPLAIN = "phalanx help"
 
 
 class PhalanxError(Exception):
@@ -213,7 +213,7 @@ class TransactionConflictError(TransactionError):
 
 
 def help_for(error: type[BaseException]) -> str:
-    """The line that says where the documentation explains an error.
+    """The line that says which command explains an error.
 
     Parameters
     ----------
@@ -223,16 +223,16 @@ def help_for(error: type[BaseException]) -> str:
     Returns
     -------
     str
-        Like ``help: docs/troubleshooting.md#recruiterror``.
+        Like ``help: phalanx help RecruitError``.
 
     Examples
     --------
     >>> from phalanx.errors import RecruitError, help_for
     >>> help_for(RecruitError)
-    'help: docs/troubleshooting.md#recruiterror'
+    'help: phalanx help RecruitError'
     """
     public = next(each for each in error.__mro__ if each.__module__ == __name__)
-    return f"{HELP}{TROUBLESHOOTING}#{public.__name__.lower()}"
+    return f"{HELP}{EXPLAIN} {public.__name__}"
 
 
 def in_one_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -14,13 +15,17 @@ from pathlib import Path
 
 import phalanx as px
 import pytest
+from click.testing import CliRunner
 from docs.pages import matches
 from docs.test_links import anchors
-from phalanx.errors import TROUBLESHOOTING, PhalanxError, help_for
+from phalanx.cli import commands
+from phalanx.errors import PhalanxError, help_for
 from phalanx.space import Transaction
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / TROUBLESHOOTING
+PAGE = ROOT / "docs" / "troubleshooting.md"
+#: What `phalanx help` reads: wheels have no documentation.
+COPY = ROOT / "python" / "phalanx" / "troubleshooting.md"
 NAMES = [name for name, one in vars(px.errors).items() if inspect.isclass(one) and one.__module__ == "phalanx.errors"]
 ONE = px.ParDegree(1)
 
@@ -34,7 +39,7 @@ def shown() -> dict[str, str]:
 def test_every_error_has_an_anchor_a_message_a_meaning_and_a_remedy(name: str) -> None:
     error = getattr(px.errors, name)
     if issubclass(error, PhalanxError):
-        assert help_for(error) == f"help: {TROUBLESHOOTING}#{name.lower()}"
+        assert help_for(error) == f"help: phalanx help {name}"
     assert name.lower() in anchors(PAGE)
     part = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert part
@@ -164,15 +169,59 @@ def test_each_error_is_provoked_or_looked_up() -> None:
 def test_an_error_that_nobody_catches_ends_with_where_it_is_explained() -> None:
     program = "import pickle, phalanx as px\nraise pickle.loads(pickle.dumps(px.errors.TransferError('wrong')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    said = ["phalanx.errors.TransferError: wrong", f"help: {TROUBLESHOOTING}#transfererror"]
+    said = ["phalanx.errors.TransferError: wrong", "help: phalanx help TransferError"]
     assert done.stderr.splitlines()[-2:] == said
 
 
 def test_a_command_says_where_its_error_is_explained(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "phalanx", "ls", "labpc:/data"]
-    done = subprocess.run(command, env={**os.environ, "PHALANX_HOME": str(tmp_path)}, capture_output=True, text=True)
+    done = run(tmp_path, "ls", "labpc:/data")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"phalanx: help: {TROUBLESHOOTING}#identityerror"
+    assert done.stderr.splitlines()[-1] == "phalanx: help: phalanx help IdentityError"
+
+
+@pytest.mark.parametrize("command", ["ls AT/x AT/y", "cat AT/x", "rm AT/x", "cp AT/x here", "cp AT/x AT/y folder/"])
+def test_commands_about_files_say_it_once_where_no_executor_listens(command: str, tmp_path: Path) -> None:
+    assert run(tmp_path, "grid", "create").returncode == 0
+    with socket.socket() as taken:  # bound, and not listening
+        taken.bind(("127.0.0.1", 0))
+        at = f"127.0.0.1:{taken.getsockname()[1]}:"
+        done = run(tmp_path, *command.replace("AT", at).split())
+    said = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert "no executor listens there" in said[0]
+    assert [line for line in said if "help: " in line] == said[-1:] == ["phalanx: help: phalanx help TransferError"]
+
+
+def run(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PHALANX_HOME": str(home)}
+    return subprocess.run(
+        [sys.executable, "-m", "phalanx", *words], env=environment, capture_output=True, text=True, cwd=home
+    )
+
+
+def test_the_package_has_a_copy_of_the_page() -> None:
+    assert COPY.read_text() == PAGE.read_text(), "cp docs/troubleshooting.md python/phalanx/"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_prints_the_section_of_each_error(name: str) -> None:
+    done = CliRunner().invoke(commands, ["help", name.lower()])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith(f"{name}\n")
+    for part in ("Means. ", "Do. ", shown()[name].split()[0]):
+        assert part in done.output
+    assert not re.search(r"\]\(|\*\*|^## ", done.output), "it is for a terminal"
+
+
+def test_help_has_a_list_of_all_errors_and_the_help_of_commands() -> None:
+    assert CliRunner().invoke(commands, ["help"]).output.split() == NAMES
+    assert "--stripes" in CliRunner().invoke(commands, ["help", "cp"]).output
+    missing = CliRunner().invoke(commands, ["help", "recruterror"])
+    assert missing.exit_code == 2
+    assert "did you mean RecruitError?" in missing.output
+    missing = CliRunner().invoke(commands, ["help", "xyz"])
+    assert missing.exit_code == 2
+    assert "all errors: phalanx help" in missing.output
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="notes came with Python 3.11")
@@ -189,5 +238,7 @@ def test_notes_are_not_taken_for_messages() -> None:
     with pytest.raises(px.errors.RemoteError, match="Odd: what happened"):
         computing(fail)
     program = "import phalanx as px; px.Pipeline()"
-    with pytest.raises(px.errors.RanksError, match=r"a pipeline needs at least one stage\nhelp: .*#rankserror$"):
+    with pytest.raises(
+        px.errors.RanksError, match=r"at least one stage\nhelp: phalanx help RanksError$"
+    ):
         px.mpirun([sys.executable, "-c", program], n=1, capture_output=True)

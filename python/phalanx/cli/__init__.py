@@ -1,6 +1,6 @@
 """The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx cat``, ``phalanx cp``, ``phalanx demo``,
-``phalanx executor``, ``phalanx explain``, ``phalanx grid``, ``phalanx known``, ``phalanx ls``, ``phalanx mpicc``,
-``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx rm``, ``phalanx space``, ``phalanx sync``."""
+``phalanx executor``, ``phalanx explain``, ``phalanx grid``, ``phalanx help``, ``phalanx known``, ``phalanx ls``,
+``phalanx mpicc``, ``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx rm``, ``phalanx space``, ``phalanx sync``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ MODULES = {
     "executor": "executor",
     "explain": "explain",
     "grid": "grid",
+    "help": "help",
     "known": "known",
     "ls": "ls",
     "mpicc": "mpicc",

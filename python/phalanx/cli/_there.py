@@ -12,11 +12,13 @@ import click
 from phalanx.cli._grid_options import in_grid
 from phalanx.cli._numbers import Seconds, read_bwlimit
 from phalanx.cli._streams import drop_output, printable
-from phalanx.errors import TransferError
+from phalanx.errors import PhalanxError, TransferError, help_for
 from phalanx.grid import Grid
 from phalanx.transfer._files import THERE, Entry, Files, Unknown, hint, place_of, there
 from phalanx.words import AUTHENTICATED, KEPT, LEVELS, LINKS, Level
 
+#: Under this name a command's context has the error that its last line says how to read about.
+_EXPLAINED = "phalanx.explained"
 _LEVEL = click.option(
     "--level", type=click.Choice(LEVELS), help=f"The link's level; {AUTHENTICATED} [default: by policy]"
 )
@@ -154,6 +156,23 @@ def complain(place: str, error: TransferError | Unknown) -> None:
     reason = (error.reason if isinstance(error, Unknown) else str(error)).removeprefix(f"{path}: ")
     try:
         click.echo(f"phalanx: {printable(place)}: {printable(reason)}", err=True)
+    except BrokenPipeError:
+        drop_output(sys.stderr)
+    explain_at_end(TransferError)
+
+
+def explain_at_end(error: type[PhalanxError]) -> None:
+    """Makes the line that says which command explains an error the last one of this command. Only the first error of
+    a command has one."""
+    root = click.get_current_context().find_root()
+    if _EXPLAINED not in root.meta:
+        root.meta[_EXPLAINED] = error
+        root.call_on_close(functools.partial(_explain, error))
+
+
+def _explain(error: type[PhalanxError]) -> None:
+    try:
+        click.echo(f"phalanx: {help_for(error)}", err=True)
     except BrokenPipeError:
         drop_output(sys.stderr)
 

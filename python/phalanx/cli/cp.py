@@ -11,8 +11,8 @@ import click
 
 from phalanx.cli._habits import Habitual
 from phalanx.cli._streams import is_terminal, printable
-from phalanx.cli._there import carries, reaches, tell_json
-from phalanx.errors import PhalanxError
+from phalanx.cli._there import carries, explain_at_end, reaches, tell_json
+from phalanx.errors import PhalanxError, TransferError
 from phalanx.grid import Grid
 from phalanx.transfer._copy import CarryOptions, CopyReport, Progress, as_facts
 from phalanx.words import Level
@@ -76,6 +76,7 @@ def cp(
             if len(sources) == 1:
                 raise
             click.echo(f"not copied: {printable(source)}: {printable(str(error))}", err=True)
+            explain_at_end(type(error))
     return code
 
 
@@ -127,6 +128,8 @@ def _tell(source: str, report: CopyReport, as_json: bool, quiet: bool = False) -
         click.echo(f"not copied: {line}", err=True)
     if report.failed > len(report.failures):
         click.echo(more(report), err=True)
+    if code:
+        explain_at_end(TransferError)
     stripes = f"{report.stripes} stripes, " if report.stripes > 1 or report.lost_stripes else ""
     rate = report.bytes / max(report.seconds, 1e-9)
     kept = f", {report.kept} of them there already" if report.kept else ""

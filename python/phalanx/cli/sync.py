@@ -8,8 +8,9 @@ import click
 
 from phalanx.cli._habits import Habitual
 from phalanx.cli._streams import printable
-from phalanx.cli._there import carries, reaches, tell_json
+from phalanx.cli._there import carries, explain_at_end, reaches, tell_json
 from phalanx.cli.cp import more, of_older, protection, shown, tell_losses, told
+from phalanx.errors import TransferError
 from phalanx.grid import Grid
 from phalanx.transfer._copy import CarryOptions
 from phalanx.transfer._sync import SyncReport, as_json
@@ -59,7 +60,10 @@ def sync(
         tell_json(as_json(report))
     else:
         _tell(report, delete, dry_run)
-    return int(bool(report.failures) or bool(report.copied and report.copied.failed))
+    code = int(bool(report.failures) or bool(report.copied and report.copied.failed))
+    if code:
+        explain_at_end(TransferError)
+    return code
 
 
 def _tell(report: SyncReport, delete: bool, dry_run: bool) -> None:
