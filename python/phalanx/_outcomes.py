@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
+from phalanx._call import Call
 from phalanx._tokens import UNKNOWN, Code, dumps_code, short, unpack
 from phalanx.errors import (
     CulpritError,
@@ -59,7 +60,9 @@ def culprit(index: int, size: int, losses: list[str], task: Any, function: str) 
 
 
 def name_of(function: Any) -> str:
-    """The name of a function in messages."""
+    """The name of a function in messages; of a call, that of the function that it calls."""
+    if isinstance(function, Call):
+        return name_of(function.function)
     return getattr(function, "__qualname__", None) or short(function)
 
 

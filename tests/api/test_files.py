@@ -363,7 +363,8 @@ def test_cat_goes_on_after_what_cannot_be_read(lab: Lab) -> None:
         lab.pipe("cat", lab.at(lab.ro / "no such"), lab.at(lab.ro), lab.at(lab.ro / "x")), capture_output=True
     )
     assert (got.returncode, got.stdout) == (1, b"x")
-    assert len(got.stderr.splitlines()) == 2
+    assert len(got.stderr.splitlines()) == 3
+    assert got.stderr.splitlines()[-1] == b"phalanx: help: phalanx help TransferError"
 
 
 def test_a_stream_that_is_cut_leaves_nothing(lab: Lab) -> None:
@@ -697,6 +698,8 @@ def heard(process: subprocess.Popen[str], patience: float) -> str:
         (["cp", "-P", "7400", "x", "lab2:/x"], "a port stands in the address, as in lab2:7401:/path"),
         (["sync", "-P", "x", "lab2:/x"], "progress is shown"),
         (["sync", "-l", "x", "lab2:/x"], "links within what is copied stay links"),
+        (["sync", "--filter", "- *.o", "x", "lab2:/x"], "--filter: there are no files of patterns: write --exclude"),
+        (["sync", "--rsh=ssh", "x", "lab2:/x"], "--rsh: no shell carries it"),
         (["sync", "-R", "x", "lab2:/x"], "No such option"),
         (["cp", "x", "phalanx://lab2:7400/x"], "write lab2:/x"),
         (["cp", "x", "rsync://[::1]:873/m/x"], "write [::1]:/m/x"),
@@ -715,6 +718,8 @@ def heard(process: subprocess.Popen[str], patience: float) -> str:
         (["sync", "x", "ada@lab2:"], "lab2:/, for example"),
         (["sync", "lab2::backup/x", "x"], "lab2:/backup/x, for example"),
         (["cat", "lab2:x"], "lab2:/x, for example"),
+        (["cp", "x", "lab2:7401:scratch/x"], "exports: lab2:7401:/scratch/x, for example"),
+        (["cp", "x", "[::1]:7401:"], "exports: [::1]:7401:/, for example"),
         (["cp", "a:b", "c:d"], "write host:/path or host:port:/path for one"),
     ],
 )

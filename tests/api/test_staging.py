@@ -60,7 +60,11 @@ def test_a_program_that_cannot_be_pickled_is_an_error_at_once(manager: px.Manage
         manager.compute(px.Pipeline(tasks.double, locked), [1])
     with pytest.raises(px.StagingError, match="cannot be pickled"):
         manager.compute(lambda number: manager.interpreters, [1])
-    assert isinstance(manager.submit(locked, 1).exception(), px.StagingError)
+    name = r"the program .*\.<locals>\.locked cannot be pickled"
+    with pytest.raises(px.StagingError, match=name):
+        manager.submit(locked, 1).result()
+    with pytest.raises(px.StagingError, match=name):
+        list(manager.map(locked, [1]))
 
 
 @pytest.mark.parametrize("lazy", [False, True])

@@ -15,6 +15,8 @@ DONE_BY = {
 _COMPRESS = "what compresses is compressed with -z, or by itself on slow lines"
 _LIMIT = "for a limit write --limit RATE, as in --limit 10MB/s"
 _PORT = "a port stands in the address, as in lab2:7401:/path"
+_PATTERNS = "there are no files of patterns: write --exclude PATTERN and --include PATTERN, once for each"
+_SHELL = "no shell carries it: the link's level is by policy, see --level and --policy"
 #: What others are for, and what there is in their place.
 HINTS = {
     "cp": {
@@ -29,7 +31,12 @@ HINTS = {
     },
     "sync": {
         "-P": f"progress is shown, and what was cut goes on when it is done again, without an option; {_PORT}",
-        "-e": "no shell carries it: the link's level is by policy, see --level and --policy",
+        "-e": _SHELL,
+        "--rsh": _SHELL,
+        "--filter": _PATTERNS,
+        "--exclude-from": _PATTERNS,
+        "--include-from": _PATTERNS,
+        "--files-from": _PATTERNS,
         "-q": "for a machine to read, write --json",
         "-c": "to compare what files contain: --checksum",
         "--no-times": "by its time a file is known to be there already",

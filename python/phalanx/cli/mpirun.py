@@ -59,7 +59,11 @@ def read_slow(context: click.Context, option: click.Parameter, word: str | None)
 
 OPTIONS = [
     click.option(
-        "-n", "-np", "processes", type=click.IntRange(1, MOST), help="The number of processes. [default: one per core]"
+        "-n",
+        "-np",
+        "processes",
+        type=click.IntRange(1, MOST),
+        help="The number of processes. [default: one per core; with --hosts: every free place]",
     ),
     click.option("--hosts", metavar="FILE|HOST:PORT,...", help="Run on these executors. Default: this machine."),
     click.option("--per-host", type=click.IntRange(1, MOST), help="The most processes on one executor."),

@@ -22,7 +22,10 @@ Facts = tuple[str, int, int | None, int, str | None]
 #: ``host:/path``, ``host:port:/path``; the path there is absolute, so that ``C:\\x`` and ``a:b`` are files here.
 THERE = re.compile(r"(?P<host>\[[^\]/]+\]|[^\[\]:/\s]+)(?::(?P<port>\d+))?:(?P<path>/.*|memory(?::.*)?)", re.DOTALL)
 #: What other programs call a place there, with a path from a home folder or a module.
-_ELSEWHERE = re.compile(r"(?:[^@/\s]+@)?(?P<host>\[[^\]/]+\]|[^\[\]:/\s@]{2,})::?(?P<path>[^/].*|)", re.DOTALL)
+_ELSEWHERE = re.compile(
+    r"(?:[^@/\s]+@)?(?P<host>\[[^\]/]+\]|[^\[\]:/\s@]{2,})(?::(?P<port>\d+)(?=:))?::?(?P<path>[^/].*|)",
+    re.DOTALL,
+)
 _SCHEMES = ("file", "ftp", "gsiftp", "http", "https", "phalanx", "rsync", "scp", "sftp", "ssh")
 #: As deep as folders go.
 ALL = 2**32 - 1
@@ -511,7 +514,7 @@ def hint(*texts: str) -> str:
         if match["host"] == "memory":
             continue
         path = match["path"].removeprefix("~").lstrip("/")
-        meant = f"{match['host']}:/{path}"
+        meant = f"{place_of(match)}:/{path}"
         return f"; paths at an executor are absolute, in a folder that it exports: {meant}, for example"
     return ""
 

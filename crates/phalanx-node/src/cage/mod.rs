@@ -153,9 +153,9 @@ impl Cage {
             true => Ok(()),
             false => {
                 Err("this executor runs as root, and so would its users' processes: give each user an account with \
-                          --accounts FIRST-LAST, numbers that nothing else on this machine has, like 100000-100031; or \
-                          start it under another account; or let users' processes be root, with --allow-root or \
-                          PHALANX_ALLOW_ROOT=1"
+                          --accounts FIRST-LAST, numbers that nothing else on this machine has, like \
+                          1900000000-1900000031; or start it under another account; or let users' processes be root, with \
+                          --allow-root or PHALANX_ALLOW_ROOT=1"
                     .to_owned())
             }
         }
