@@ -238,7 +238,5 @@ def test_notes_are_not_taken_for_messages() -> None:
     with pytest.raises(px.errors.RemoteError, match="Odd: what happened"):
         computing(fail)
     program = "import phalanx as px; px.Pipeline()"
-    with pytest.raises(
-        px.errors.RanksError, match=r"at least one stage\nhelp: phalanx help RanksError$"
-    ):
+    with pytest.raises(px.errors.RanksError, match=r"at least one stage\nhelp: phalanx help RanksError$"):
         px.mpirun([sys.executable, "-c", program], n=1, capture_output=True)
