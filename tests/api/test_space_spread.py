@@ -378,8 +378,8 @@ def test_a_frozen_member_that_is_asked_alone_holds_up_nobody_longer(
 
 
 def test_a_frozen_member_holds_up_no_transaction_longer(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it may take in a transaction when it goes on comes back, since the transaction cannot commit: long before the
-    transaction's own timeout, which is 60 s."""
+    """What it may take in a transaction when it goes on comes back, since the transaction cannot commit: long before
+    the transaction's own timeout, which is 60 s."""
     monkeypatch.setattr(_spread, "ANSWER", 2.0)
     addresses = [servers.start(name) for name in ("one", "other")]
     with px.Space(addresses, placement="hash(0)") as space:
