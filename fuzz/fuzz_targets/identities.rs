@@ -1,9 +1,12 @@
-//! Files of identities, authorities, requests and revoked certificates, and certificates that peers show.
+//! Files of identities, authorities, requests and revoked certificates, certificates that peers show, and news that they tell.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use phalanx_core::wire::{News, decode};
+use phalanx_fuzz::cut;
 use phalanx_net::identity::{Authority, Member, RevokedList, Role, first_certificate, role_and_name};
+use phalanx_net::news::Exchange;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -20,6 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = role_and_name(&certificate);
     let brought = MEMBER.renewals().expect("takes them").take(bytes);
     assert!(brought.own.is_none(), "nothing was renewed");
+    tell(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for role in [Role::User, Role::Executor] {
         let _ = Member::parse(text, role);
@@ -38,3 +42,16 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = RevokedList::parse(text, &authority);
     }
 });
+
+/// A peer tells this, message by message. Nothing of it is signed, so that nothing is learned.
+fn tell(mut bytes: &[u8]) {
+    let mut exchange = Exchange::of_server(MEMBER.news());
+    while let Some((header, rest)) = cut(bytes) {
+        let Some((body, rest)) = cut(rest) else { return };
+        bytes = rest;
+        let Ok(message) = decode::<News>(header) else { return };
+        let Ok(learned) = exchange.hear(message, body) else { return };
+        assert!(learned.list.is_none() && learned.brought.own.is_none());
+        let _ = exchange.due();
+    }
+}

@@ -1,5 +1,6 @@
 use super::*;
-use crate::identity::{Authority, Issued, LONGEST_LIST, Member, Revoked, Role};
+use crate::identity::{Authority, IdentityError, Issued, LONGEST_LIST, Member, Revoked, Role};
+use proptest::prelude::*;
 use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
@@ -37,13 +38,17 @@ impl Grid {
 
     /// A list with so many certificates that follows the earlier one.
     fn list(&self, earlier: Option<&str>, count: usize) -> String {
+        self.try_list(earlier, count).unwrap()
+    }
+
+    fn try_list(&self, earlier: Option<&str>, count: usize) -> Result<String, IdentityError> {
         let revoked = (0..count).map(|number| Revoked {
             when: "2026-01-02T03:04:05Z".to_owned(),
             role: Role::Executor,
             name: format!("labpc{number}"),
             fingerprint: format!("{number:064x}"),
         });
-        self.authority.revoke(earlier, revoked.collect()).unwrap()
+        self.authority.revoke(earlier, revoked.collect())
     }
 }
 
@@ -121,6 +126,13 @@ fn long_lists_are_sent_in_pieces() {
         assert_eq!((sent, longest), (list.len(), PIECE));
         assert_eq!(bob.has_list(), list);
     }
+}
+
+/// Members would read none of it, and let nobody in.
+#[test]
+fn the_authority_signs_no_list_that_is_too_long_for_members() {
+    let error = Grid::new().try_list(None, 12_000).unwrap_err();
+    assert!(error.to_string().contains("longer than the 1048576 bytes that members read"), "{error}");
 }
 
 #[test]
@@ -247,4 +259,40 @@ fn a_talk_is_over_when_both_ends_have_told_everything() {
     assert!(one.is_over() && other.is_over());
     assert_eq!(HashSet::from([ada.member.news().digest(), bob.member.news().digest()]).len(), 1);
     talk(&mut ada.exchange(), &mut bob.exchange());
+}
+
+/// Messages in any order, of any lengths. None is signed, so that nothing may be learned.
+fn any_message() -> impl Strategy<Value = (wire::News, Vec<u8>)> {
+    let digest = (0u64..3, any::<[u8; 16]>()).prop_map(|(revoked, renewed)| wire::NewsDigest { revoked, renewed });
+    let message = prop_oneof![
+        digest.prop_map(wire::News::Has),
+        (0u64..3, prop_oneof![Just(0), Just(1), any::<u64>()])
+            .prop_map(|(number, left)| wire::News::Revoked { number, left }),
+        Just(wire::News::Renewed),
+        Just(wire::News::Done),
+    ];
+    (message, prop::collection::vec(any::<u8>(), 0..40))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn hostile_messages_are_refused_or_understood_and_an_exchange_ends(
+        messages in prop::collection::vec(any_message(), 0..20),
+    ) {
+        let grid = Grid::new();
+        let ada = grid.member("ada");
+        ada.take(&ada.renewed);
+        let list = grid.list(None, 1000);
+        fs::write(&ada.list, &list).unwrap();
+        for mut exchange in [ada.exchange(), ada.client(), ada.server()] {
+            for (message, body) in &messages {
+                let Ok(learned) = exchange.hear(message.clone(), body) else { continue };
+                prop_assert!(learned.list.is_none() && learned.brought.own.is_none());
+            }
+            let due = (0..1000).take_while(|_| exchange.due().is_some()).count();
+            prop_assert!(due < 10, "what is due is what this end has, once");
+        }
+        prop_assert_eq!(ada.has_list(), list);
+    }
 }
