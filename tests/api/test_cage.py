@@ -44,7 +44,16 @@ class Site:
             file.write_text(SECRET)
         self.grid = Executors(folder)
         env = {"HOME": str(self.home), "PHALANX_HOME": str(self.keys), "OWNERS_SECRET": SECRET, "LICENCE": "42"}
-        grants = ["--grant", f"{self.data}:ro", "--grant", f"{self.results}:rw", "--env", "LICENCE"]
+        grants = [
+            "--grant",
+            f"{self.data}:ro",
+            "--grant",
+            f"{self.results}:rw",
+            "--env",
+            "LICENCE",
+            "--env",
+            "OPENBLAS_NUM_THREADS=3",
+        ]
         self.address = self.grid.start("labpc", *grants, interpreters=4, env=env)
 
     @property
@@ -124,6 +133,8 @@ def test_a_task_has_a_folder_and_an_environment_without_the_owners_secrets(site:
     assert "PHALANX_HOME" not in environment
     assert (environment["LICENCE"], environment["PATH"]) == ("42", os.environ["PATH"])
     assert environment["HOME"] == environment["TMPDIR"] == found["folder"]
+    assert environment["OPENBLAS_NUM_THREADS"] == "3", "the owner's word counts"
+    assert environment["MKL_NUM_THREADS"] == os.environ.get("MKL_NUM_THREADS", "1")
     assert found["core"] == (0, 0)
     until(lambda: not Path(found["folder"]).exists(), timeout=30, what="the end of the folder, with its manager")
 

@@ -20,6 +20,7 @@ use phalanx_net::link::{Link, Reader};
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::offer;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -145,6 +146,14 @@ impl Started {
     }
 }
 
+/// Sets the libraries' thread counts, unless the user or the machine's owner did. The interpreters are the parallelism, and threads of
+/// libraries would compete with them.
+fn set_threads(command: &mut Command) {
+    let given: Vec<OsString> = command.get_envs().map(|(name, _)| name.to_owned()).collect();
+    let is_set = |name: &&&str| std::env::var_os(name).is_some() || given.iter().any(|given| given == **name);
+    command.envs(THREADS.iter().filter(|name| !is_set(name)).map(|name| (name, "1")));
+}
+
 impl Process {
     /// Starts an interpreter with `command`: the Python executable and its arguments. Without `bars` it is not caged.
     pub fn start(command: &[String], begin: &Begin, bars: Option<&Bars>) -> io::Result<Process> {
@@ -157,10 +166,7 @@ impl Process {
             command.env(VARIABLE, folder.join(Kept::name()));
         }
         apart_from_terminal(&mut command);
-        // Sets the libraries' thread counts, unless the user did. The interpreters are the parallelism, and threads of
-        // libraries would compete with them.
-        let unset = THREADS.iter().filter(|variable| std::env::var_os(variable).is_none());
-        command.envs(unset.map(|variable| (variable, "1")));
+        set_threads(&mut command);
         let before = Before::now();
         let started = Started::start(command, bars)?;
         // held from here on, so that the child is ended if anything fails
