@@ -71,6 +71,7 @@ docs: setup $(VENV)/site ## the documentation site in site/, which works from th
 
 fix: setup ## the only target that writes: formats, and repairs what can be repaired without a person
 	$(BIN)/python tests/docs/mpi.py
+	$(BIN)/python tests/docs/man.py
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
 	$(BIN)/ruff check --fix

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 PACKAGES = {
     "bridge": ["iproute2"],
     "c++": ["g++"],
+    "groff": ["groff-base"],
     "ip": ["iproute2"],
     "mpifort.mpich": ["gfortran", "libmpich-dev"],
     "nft": ["nftables"],

@@ -6,6 +6,8 @@ import os
 import platform
 from importlib import metadata
 
+#: How phalanx is called on PyPI.
+_DISTRIBUTION = "phalanx-grid"
 _PACKAGES = ("phalanx", "dask", "distributed", "ray", "parsl", "numpy", "trustme", "redis", "hiredis")
 
 
@@ -17,7 +19,7 @@ def versions() -> dict[str, str]:
     }
     for package in _PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            found[package] = metadata.version(_DISTRIBUTION if package == "phalanx" else package)
         except metadata.PackageNotFoundError:
             found[package] = "absent"
     return found

@@ -159,7 +159,7 @@ if not TYPE_CHECKING:
         if name == "__version__":
             from importlib.metadata import version
 
-            return version("phalanx")
+            return version("phalanx-grid")
         if name not in _HOME_OF:
             raise AttributeError(f"module 'phalanx' has no attribute {name!r}")
         value = getattr(import_module(f"phalanx.{_HOME_OF[name]}"), name)

@@ -16,7 +16,7 @@ def run(*words: str) -> str:
 
 
 def test_its_version_is_that_of_the_distribution() -> None:
-    assert px.__version__ == version("phalanx")
+    assert px.__version__ == version("phalanx-grid")
 
 
 def test_it_runs_as_a_module() -> None:

@@ -32,7 +32,7 @@ def test_a_package_brings_the_engine_for_its_scheme(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+unix", "redis+cluster"])
 def test_without_its_package_an_address_says_what_to_install(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_elsewhere, "entry_points", lambda **_: ())
-    with pytest.raises(px.SpaceError, match=r"pip install 'phalanx\[redis\]'"):
+    with pytest.raises(px.SpaceError, match=r"pip install 'phalanx-grid\[redis\]'"):
         px.Space(f"{scheme}://localhost:6379/0/name")
 
 

@@ -22,7 +22,7 @@ try:
     from dask.local import get_async
     from dask.utils import ensure_dict
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}: pip install 'phalanx[adapters]'", name=error.name) from None
+    raise ModuleNotFoundError(f"{error}: pip install 'phalanx-grid[adapters]'", name=error.name) from None
 
 #: Tasks per interpreter that are with the manager at once: one is computed, one is on its way. With more, Dask would
 #: begin tasks that its order leaves for later, and their results would take memory.

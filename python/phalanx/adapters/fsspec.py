@@ -1,7 +1,7 @@
 """Files at executors for whatever reads and writes through fsspec: ``phalanx://lab:7400/scratch/x.csv``.
 
-Needs fsspec (``pip install 'phalanx[fsspec]'``), which finds this module by the name of the protocol. pandas, Dask,
-zarr and others take such names where they take paths; ``storage_options`` are the parameters of
+Needs fsspec (``pip install 'phalanx-grid[fsspec]'``), which finds this module by the name of the protocol. pandas,
+Dask, zarr and others take such names where they take paths; ``storage_options`` are the parameters of
 :class:`PhalanxFileSystem`.
 """
 

@@ -31,7 +31,7 @@ try:
         register_parallel_backend,
     )
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}: pip install 'phalanx[adapters]'", name=error.name) from None
+    raise ModuleNotFoundError(f"{error}: pip install 'phalanx-grid[adapters]'", name=error.name) from None
 
 Callback = Callable[["Future[Any]"], object]
 

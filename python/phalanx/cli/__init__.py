@@ -1,6 +1,7 @@
-"""The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx cat``, ``phalanx cp``, ``phalanx demo``,
-``phalanx executor``, ``phalanx explain``, ``phalanx grid``, ``phalanx help``, ``phalanx known``, ``phalanx ls``,
-``phalanx mpicc``, ``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx rm``, ``phalanx space``, ``phalanx sync``."""
+"""The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx cat``, ``phalanx completion``,
+``phalanx cp``, ``phalanx demo``, ``phalanx executor``, ``phalanx explain``, ``phalanx grid``, ``phalanx help``,
+``phalanx known``, ``phalanx ls``, ``phalanx mpicc``, ``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx rm``,
+``phalanx space``, ``phalanx sync``."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ MODULES = {
     "bspcc": "mpicc",
     "bsprun": "mpirun",
     "cat": "cat",
+    "completion": "completion",
     "cp": "cp",
     "demo": "demo",
     "executor": "executor",
@@ -67,7 +69,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="phalanx")
+@click.version_option(package_name="phalanx-grid")
 def commands() -> None:
     """One secure parallel computer out of the machines you already have."""
 

@@ -62,7 +62,7 @@ def demo(
         with show.busy("loading numpy, scipy and pydicom"):
             from phalanx.demo.run import Job, run
     except ModuleNotFoundError as missing:
-        raise click.ClickException(f"the demo needs {missing.name}: pip install 'phalanx[demo]'") from missing
+        raise click.ClickException(f"the demo needs {missing.name}: pip install 'phalanx-grid[demo]'") from missing
     job = Job(folder, out, tasks, executors, interpreters, read_policy(policy), journal, not no_sequential)
     report = run(job, show.watch)
     if as_json:

@@ -18,7 +18,7 @@ _GROUP = "phalanx.spaces"
 #: ``unix:`` is an address of phalanx's own servers, also before a path with two slashes.
 _SCHEME = re.compile(r"(?!unix:)([a-z][a-z0-9+.\-]*)://")
 #: What to install for the schemes that phalanx's documentation names.
-_INSTALL = dict.fromkeys(("redis", "rediss", "redis+unix", "redis+cluster"), "pip install 'phalanx[redis]'")
+_INSTALL = dict.fromkeys(("redis", "rediss", "redis+unix", "redis+cluster"), "pip install 'phalanx-grid[redis]'")
 
 
 def is_elsewhere(address: str) -> bool:
