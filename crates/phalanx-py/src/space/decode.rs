@@ -39,7 +39,8 @@ fn decode_all<'py>(py: Python<'py>, reader: &mut Reader<'_>, objects: bool) -> P
         let tuple = Bound::from_owned_ptr_or_err(py, ffi::PyTuple_New(count as ffi::Py_ssize_t))?;
         for place in 0..count {
             let field = decode_field(py, reader, objects)?;
-            ffi::PyTuple_SET_ITEM(tuple.as_ptr(), place as ffi::Py_ssize_t, field.into_ptr());
+            // Not the macro SET_ITEM, which the stable ABI lacks. The place exists, so this cannot fail.
+            ffi::PyTuple_SetItem(tuple.as_ptr(), place as ffi::Py_ssize_t, field.into_ptr());
         }
         Ok(tuple.cast_into_unchecked())
     }

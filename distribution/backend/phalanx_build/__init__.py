@@ -1,0 +1,76 @@
+"""The build backend of phalanx: maturin's wheel, made complete.
+
+maturin builds the extension `phalanx._native` and packs it with the Python sources. The libraries of MPI and BSP are
+other crates, which it does not know. This backend builds them with the same settings and adds them to the wheel, with
+their headers, the licences of all crates, and a bill of materials. Whatever calls a backend gets the same wheel: pip,
+uv, `make dist`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import maturin
+from maturin import build_sdist, get_requires_for_build_sdist, prepare_metadata_for_build_wheel
+
+from phalanx_build import contents, libraries, needs, wheels
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+#: Backends are called in the folder of pyproject.toml.
+ROOT = Path()
+Settings = Mapping[str, Any] | None
+
+
+def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
+    """Nothing: Rust and a C compiler cannot be installed by pip. Exits with words if they are not there."""
+    needs.check()
+    return []
+
+
+def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
+    """As for a wheel."""
+    return get_requires_for_build_wheel(config_settings)
+
+
+def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+    """Builds the complete wheel; returns its name."""
+    name: str = maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
+    wheel = Path(wheel_directory, name)
+    incomplete = wheel.rename(wheel.with_suffix(".incomplete"))
+    try:
+        options = libraries.Options.read(maturin.get_maturin_pep517_args(config_settings))
+        wheels.complete(incomplete, wheel, contents.collect(ROOT, options))
+    finally:
+        incomplete.unlink()
+    return name
+
+
+def build_editable(
+    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
+    """Builds the extension and the libraries into the sources; returns the name of a wheel that leads there."""
+    name: str = maturin.build_editable(wheel_directory, config_settings, metadata_directory)
+    options = libraries.Options.read(maturin.get_maturin_pep517_args(config_settings), profile="release")
+    for path, source in contents.interfaces(ROOT, options).items():
+        target = ROOT / "python" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)  # a process that runs the old library keeps it
+        shutil.copyfile(source, target)
+    debian = ROOT / "python" / contents.FOLDER / libraries.DEBIAN
+    debian.unlink(missing_ok=True)
+    debian.symlink_to(libraries.CRATES["phalanx-mpi-mpich"])
+    return name
