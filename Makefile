@@ -19,7 +19,7 @@ PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup build demo test test-rust test-python suites check check-format check-lints check-types check-dependencies check-docs docs fix \
-    bench-farm bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
+    dist bench-farm bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -80,6 +80,9 @@ fix: setup ## the only target that writes: formats, and repairs what can be repa
 suites: setup $(VENV)/suites $(VENV)/cpython-tests $(VENV)/mpich-tests $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard ## other libraries' own tests on phalanx: CPython's of executors, joblib's, Dask's, MPICH's, mpi4py's; ARGS="--part", ARGS=joblib
 	PYTHONPATH=tests $(BIN)/python -m suites.run $(ARGS)
 
+dist: $(VENV)/release ## the wheels and the source distribution in dist/, checked; instant when nothing changed; ARGS="--machine x86_64"
+	@$(BIN)/python -m distribution.release $(ARGS)
+
 bench-farm: setup $(VENV)/peers ## the farm beside its peers, in one run: a table with ratios
 	$(BIN)/python -m bench.peers.farm $(ARGS)
 
@@ -123,6 +126,7 @@ mutations: ## break the sources line by line, in a copy, and expect that the mod
 
 lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allows into requirements/
 	$(LOCK) --extra demo --extra test --extra dev --output-file requirements/dev.txt
+	$(LOCK) --extra dist --constraint requirements/dev.txt --output-file requirements/dist.txt
 	$(LOCK) --extra bench --constraint requirements/dev.txt --output-file requirements/bench.txt
 	$(LOCK) --extra docs --constraint requirements/dev.txt --output-file requirements/docs.txt
 	$(LOCK) --extra storage --constraint requirements/dev.txt --output-file requirements/storage.txt
@@ -134,7 +138,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10
     --custom-compile-command "make lock" pyproject.toml
 
 clean: ## remove what all the others made
-	rm -rf $(VENV) target fuzz/target fuzz/artifacts fuzz/corpus python/phalanx/_native*.so $(MPI)
+	rm -rf $(VENV) target dist fuzz/target fuzz/artifacts fuzz/corpus python/phalanx/_native*.so $(MPI)
 	rm -rf .mypy_cache .pytest_cache .ruff_cache demo-output bench-output site
 
 # The stamps. Each is touched when what it stands for is done.
@@ -229,6 +233,10 @@ $(VENV)/site: requirements/docs.txt $(VENV)/dependencies
 	@touch $@
 
 $(VENV)/suites: requirements/suites.txt $(VENV)/dependencies
+	$(INSTALL)
+	@touch $@
+
+$(VENV)/release: requirements/dist.txt $(VENV)/dependencies
 	$(INSTALL)
 	@touch $@
 
