@@ -16,7 +16,7 @@ from pathlib import Path
 GLIBC = "2.28"
 ROOT = Path(__file__).parents[2]
 #: Everything that `make dist` makes, but for what cargo builds.
-WORK = ROOT / "target" / "dist"
+WORK = ROOT / "target" / "make-dist"
 _BIN = Path(sys.executable).parent
 
 

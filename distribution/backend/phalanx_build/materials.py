@@ -21,7 +21,7 @@ _CRATE_OF = {library: crate for crate, library in CRATES.items()}
 
 def bill(version: str, crates: Iterable[Crate], libraries: Mapping[str, bytes]) -> str:
     """The bill for some libraries, which are given by their paths in the wheel."""
-    crates = [*crates]
+    crates, libraries = [*crates], dict(sorted(libraries.items()))  # cargo names them in the order in which they end
     purl = f"pkg:pypi/phalanx-grid@{version}"
     standard = _standard_library()
     components = [_file(path, content) for path, content in libraries.items()]
