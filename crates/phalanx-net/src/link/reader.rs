@@ -74,6 +74,11 @@ impl Reader {
         }
     }
 
+    /// The link that is read.
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
     /// Accepts bodies in memory shared with the peer.
     pub(crate) fn share(&mut self, memory: Table) {
         self.assembler.share(memory);
@@ -90,7 +95,9 @@ impl Reader {
     ) -> LinkError {
         let link = self.link.clone();
         let error = loop {
-            if let Err(error) = self.read_all(&mut on_frame) {
+            // A peer that never lets the socket run empty keeps no duty of `on_pause` from its turn.
+            let until = Instant::now() + pause;
+            if let Err(error) = self.read_while(|| Instant::now() < until, &mut on_frame) {
                 break error;
             }
             on_pause(&link);
@@ -158,6 +165,11 @@ impl Reader {
 
     /// Reads until the socket is empty.
     pub fn read_all(&mut self, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
+        self.read_while(|| true, on_frame)
+    }
+
+    /// Reads until the socket is empty, or until `goes_on` returns false after a read.
+    fn read_while(&mut self, goes_on: impl Fn() -> bool, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         loop {
             if self.link.is_closed() {
                 return Err(LinkError::Closed);
@@ -169,7 +181,7 @@ impl Reader {
             } else {
                 self.read_buffer(false, on_frame)?
             };
-            if !may_have_more {
+            if !may_have_more || !goes_on() {
                 return Ok(());
             }
         }

@@ -4,7 +4,7 @@ use super::{Exchange, Learned};
 use crate::frames::Frame;
 use crate::link::{Link, Reader};
 use phalanx_core::level::{Level, Levels, Mark};
-use phalanx_core::wire::{self, decode, encode};
+use phalanx_core::wire::{self, PREFIX, decode, encode};
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 pub const LEVELS: Levels = Levels::all(Level::Private);
 /// Longest time for a talk. A list of 1 MiB then needs 100 KiB/s.
 pub const LASTS: Duration = Duration::from_secs(10);
-/// Most bytes that an end hears in a talk: four times the longest list. The certificates of 700 members have less than 1 MiB.
+/// Most bytes of messages and bodies that an end hears in a talk: four times the longest list. The certificates of 700 members have
+/// less than 1 MiB.
 const MOST_HEARD: usize = 4 << 20;
 /// No further message is queued while so many bytes wait to be written.
 const MOST_WAITING: usize = 1 << 20;
@@ -32,11 +33,19 @@ pub fn talk(
 ) -> io::Result<()> {
     let (exchange, until) = (RefCell::new(exchange), Instant::now() + LASTS);
     let (mut heard, failed) = (0, RefCell::new(None));
+    let (link, is_late) = (reader.link().clone(), || is_over() || Instant::now() >= until);
+    // A flood of frames leaves no pause, so that the limits hold here too.
     let on_frame = |frame: Frame| {
-        heard += frame.body.len();
+        if link.is_closed() {
+            return; // the rest of what had arrived
+        }
+        heard += PREFIX + frame.header.len() + frame.body.len();
         match take(&mut exchange.borrow_mut(), &frame, heard) {
             Ok(it) => learned(it),
-            Err(error) => drop(failed.borrow_mut().get_or_insert(error)),
+            Err(error) => *failed.borrow_mut() = Some(error),
+        }
+        if failed.borrow().is_some() || is_late() {
+            link.close();
         }
     };
     let on_pause = |link: &Link| {
@@ -47,7 +56,7 @@ pub fn talk(
             link.flush();
         }
         let is_done = exchange.is_over() && link.is_idle();
-        if is_done || is_over() || failed.borrow().is_some() || Instant::now() >= until {
+        if is_done || is_late() {
             link.close();
         }
     };

@@ -1,3 +1,5 @@
+mod floods;
+
 use super::*;
 use crate::identity::{Authority, IdentityError, Issued, LONGEST_LIST, Member, Revoked, Role};
 use proptest::prelude::*;
