@@ -3,6 +3,10 @@
 //! A process takes the lock of the file's folder, reads what is there, and replaces the file in one step. So no process replaces
 //! newer contents by older ones, and a reader never finds half of a file.
 
+mod unwritten;
+
+pub(crate) use unwritten::Unwritten;
+
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -46,18 +50,12 @@ impl Locked {
     /// # Errors
     /// As [`Locked::wait`].
     pub fn wait_for(path: &Path, patience: Duration) -> io::Result<Locked> {
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let lock = match private().create(true).open(path.with_file_name(LOCK)) {
+        let path = target(path);
+        let lock = match open_lock(&path.with_file_name(LOCK)) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(Locked { path, lock: None }),
             lock => lock?,
         };
-        let until = Instant::now() + patience;
-        while !is_locked(&lock)? {
-            if Instant::now() >= until {
-                return Err(io::Error::other("another process holds the lock of its folder"));
-            }
-            thread::sleep(PAUSE);
-        }
+        hold(&lock, patience)?;
         Ok(Locked { path, lock: Some(lock) })
     }
 
@@ -66,8 +64,7 @@ impl Locked {
     /// # Errors
     /// The system cannot write the file. The former contents stay.
     pub fn replace(&self, bytes: &[u8]) -> io::Result<()> {
-        self.put(bytes, File::sync_all)?;
-        sync_folder(&self.path)
+        replace(&self.path, bytes)
     }
 
     /// The same for a file that need not outlast a crash of the system. It takes no time for the disk.
@@ -75,26 +72,105 @@ impl Locked {
     /// # Errors
     /// As [`Locked::replace`].
     pub fn replace_unsynced(&self, bytes: &[u8]) -> io::Result<()> {
-        self.put(bytes, |_| Ok(()))
+        put(&self.path, bytes, |_| Ok(()))
+    }
+}
+
+/// A folder in which no other process replaces files while this lives. Unlike [`Locked`], it always has its lock.
+#[derive(Debug)]
+pub struct LockedFolder(Locked);
+
+impl LockedFolder {
+    /// Waits until no other process writes in the folder.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or its lock cannot be opened. [`ErrorKind::WouldBlock`]: another process holds the lock for too
+    /// long.
+    pub fn wait_for(folder: &Path, patience: Duration) -> io::Result<LockedFolder> {
+        let path = folder.join(LOCK);
+        let lock = open_lock(&path).map_err(|error| {
+            let why = format!("its lock {} cannot be opened: {error}", path.display());
+            match error.kind() {
+                ErrorKind::PermissionDenied => {
+                    let mend = "another account may have made it; as the owner of the folder, remove it and try again";
+                    io::Error::new(error.kind(), format!("{why}; {mend}"))
+                }
+                kind => io::Error::new(kind, why),
+            }
+        })?;
+        hold(&lock, patience)?;
+        Ok(LockedFolder(Locked { path, lock: Some(lock) }))
     }
 
-    fn put(&self, bytes: &[u8], sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-        let mut name = self.path.as_os_str().to_owned();
-        name.push(".new");
-        let new = PathBuf::from(name);
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {} // of a process that was killed, if there was one
+    /// Replaces a file of the folder as [`Locked::replace`] does. If the file is a link that leads elsewhere, processes that replace the
+    /// file there wait too.
+    ///
+    /// # Errors
+    /// As [`Locked::wait`] and [`Locked::replace`].
+    pub fn replace(&self, file: &Path, bytes: &[u8]) -> io::Result<()> {
+        let path = target(file);
+        match target(folder_of(&path)) == target(folder_of(&self.0.path)) {
+            true => replace(&path, bytes),
+            false => Locked::wait(file)?.replace(bytes),
         }
-        let written = private().create_new(true).open(&new).and_then(|mut file| {
-            if let Ok(former) = fs::metadata(&self.path) {
-                keep(&file, &former)?;
-            }
-            file.write_all(bytes)?;
-            sync(&file)
-        });
-        written.and_then(|()| fs::rename(&new, &self.path)).inspect_err(|_| drop(fs::remove_file(&new)))
     }
+}
+
+/// The folder in which a file lies.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The file that a path leads to.
+fn target(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Opens a lock. A new one belongs to the owner of the folder: one that root has made would keep the owner out.
+fn open_lock(path: &Path) -> io::Result<File> {
+    match private().create_new(true).open(path) {
+        Ok(lock) => {
+            give_to_owner_of_folder(&lock, path);
+            Ok(lock)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => private().create(true).open(path),
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits until no other process holds the lock.
+fn hold(lock: &File, patience: Duration) -> io::Result<()> {
+    let until = Instant::now() + patience;
+    while !is_locked(lock)? {
+        if Instant::now() >= until {
+            return Err(io::Error::new(ErrorKind::WouldBlock, "another process holds the lock of its folder"));
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    put(path, bytes, File::sync_all)?;
+    sync_folder(path)
+}
+
+fn put(path: &Path, bytes: &[u8], sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {} // of a process that was killed, if there was one
+    }
+    let written = private().create_new(true).open(&new).and_then(|mut file| {
+        if let Ok(former) = fs::metadata(path) {
+            keep(&file, &former)?;
+        }
+        file.write_all(bytes)?;
+        sync(&file)
+    });
+    written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 /// The time and the length of a file. While they stay, its contents do. `None`: there is no file.
@@ -106,11 +182,28 @@ pub(crate) fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 /// Reads a file of at most so many bytes. `None`: there is no file.
 pub(crate) fn read(path: &Path, most: u64) -> io::Result<Option<Zeroizing<String>>> {
     let mut text = Zeroizing::new(String::new());
-    match File::open(path) {
+    let file = match without_waiting().open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file?.take(most + 1).read_to_string(&mut text)?,
+        file => file?,
     };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    file.take(most + 1).read_to_string(&mut text)?;
     if text.len() as u64 > most { Err(io::Error::other("it is too long")) } else { Ok(Some(text)) }
+}
+
+/// Options to read a file. To open a pipe without a writer would wait for one.
+fn without_waiting() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags(OFlags::NONBLOCK.bits() as i32);
+    }
+    options
 }
 
 /// Options to write files that only their owner can read, and nothing else that lies under their name.
@@ -125,6 +218,19 @@ fn private() -> OpenOptions {
     }
     options
 }
+
+/// Gives a file that this process has just made to the owner of its folder, if the system lets it.
+#[cfg(unix)]
+fn give_to_owner_of_folder(file: &File, path: &Path) {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    let (Ok(folder), Ok(made)) = (fs::metadata(folder_of(path)), file.metadata()) else { return };
+    if folder.uid() != made.uid() {
+        let _ = fchown(file, Some(folder.uid()), Some(folder.gid()));
+    }
+}
+
+#[cfg(not(unix))]
+fn give_to_owner_of_folder(_: &File, _: &Path) {}
 
 /// Gives a new file the mode and the owner of the one that it replaces.
 #[cfg(unix)]
@@ -146,8 +252,7 @@ fn keep(_: &File, _: &Metadata) -> io::Result<()> {
 /// Makes the new name outlast a crash of the system. File systems that cannot do so are no reason to fail.
 #[cfg(unix)]
 fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let _ = File::open(folder)?.sync_all();
+    let _ = File::open(folder_of(path))?.sync_all();
     Ok(())
 }
 
@@ -174,85 +279,4 @@ fn is_locked(_: &File) -> io::Result<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_replaced_whole_and_nothing_is_left_of_a_process_that_was_killed() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("file");
-        fs::write(folder.path().join("file.new"), "half").expect("written");
-        let locked = Locked::wait(&path).expect("the lock");
-        locked.replace(b"one").expect("replaced");
-        locked.replace(b"two").expect("replaced");
-        assert_eq!(fs::read(&path).expect("read"), b"two");
-        let mut names: Vec<_> =
-            fs::read_dir(folder.path()).expect("a folder").map(|it| it.expect("an entry").file_name()).collect();
-        names.sort();
-        assert_eq!(names, [LOCK, "file"]);
-    }
-
-    #[test]
-    fn of_two_processes_one_waits() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("file");
-        let first = Locked::wait(&path).expect("the lock");
-        first.replace(b"1").expect("replaced");
-        thread::scope(|scope| {
-            let second = scope.spawn(|| {
-                let locked = Locked::wait(&path).expect("the lock");
-                let found = fs::read(&path).expect("read");
-                locked.replace(&[&found[..], b"3"].concat()).expect("replaced");
-            });
-            first.replace(b"12").expect("replaced");
-            drop(first);
-            second.join().expect("no panic");
-        });
-        assert_eq!(fs::read(&path).expect("read"), b"123");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn modes_and_links_are_kept() {
-        use std::fs::Permissions;
-        use std::os::unix::fs::{PermissionsExt, symlink};
-        let folder = tempfile::tempdir().expect("a folder");
-        let [path, link] = ["file", "link"].map(|name| folder.path().join(name));
-        let mode = || fs::metadata(&path).expect("a file").permissions().mode() & 0o777;
-        Locked::wait(&path).and_then(|locked| locked.replace(b"new")).expect("replaced");
-        assert_eq!(mode(), 0o600);
-        fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("set");
-        symlink(&path, &link).expect("a link");
-        Locked::wait(&link).and_then(|locked| locked.replace(b"newer")).expect("replaced");
-        assert_eq!((mode(), fs::read(&path).expect("read")), (0o644, b"newer".to_vec()));
-        assert!(fs::symlink_metadata(&link).expect("a link").is_symlink());
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn nothing_else_under_the_name_of_the_lock_is_opened() {
-        use rustix::fs::{CWD, FileType, Mode, mknodat};
-        use std::os::unix::fs::symlink;
-        let folder = tempfile::tempdir().expect("a folder");
-        let lock = folder.path().join(LOCK);
-        mknodat(CWD, &lock, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
-        Locked::wait(&folder.path().join("file")).expect_err("a pipe");
-        fs::remove_file(&lock).expect("removed");
-        symlink(folder.path().join("elsewhere"), &lock).expect("a link");
-        Locked::wait(&folder.path().join("file")).expect_err("a link");
-    }
-
-    /// A lock that another account has made does not keep files from being written.
-    #[cfg(unix)]
-    #[test]
-    fn a_lock_that_cannot_be_opened_is_done_without() {
-        use std::fs::Permissions;
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().expect("a folder");
-        let (path, lock) = (folder.path().join("file"), folder.path().join(LOCK));
-        fs::write(&lock, "").expect("written");
-        fs::set_permissions(&lock, Permissions::from_mode(0o000)).expect("set");
-        Locked::wait(&path).and_then(|locked| locked.replace(b"new")).expect("replaced");
-        assert_eq!(fs::read(&path).expect("read"), b"new");
-    }
-}
+mod tests;

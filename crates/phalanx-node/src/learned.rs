@@ -12,8 +12,14 @@ pub fn log_learned(log: &Log, learned: &Learned, from: &str) {
 
 fn log_taken(log: &Log, taken: &Taken, from: &str) {
     let Taken { number, unwritten } = taken;
-    let lost = unwritten.as_ref().map_or(String::new(), |why| format!(", which cannot be written here: {why}"));
-    log.info(format!("{from} brought list {number} of revoked certificates{lost}"));
+    let what = format!("{from} brought list {number} of revoked certificates");
+    match unwritten {
+        None => log.info(what),
+        Some(why) => {
+            let cause = "a list of revoked certificates cannot be written here";
+            log.limited(Severity::Warning, cause, format!("{what}, which cannot be written here: {why}"));
+        }
+    }
 }
 
 fn log_brought(log: &Log, brought: &Brought, from: &str) {

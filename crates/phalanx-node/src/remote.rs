@@ -16,7 +16,7 @@ use phalanx_net::dial::{Expected, Introduced, Target, dial};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Client, IdentityError, Member, Role, Scope};
 use phalanx_net::link::{Link, Reader};
-use phalanx_net::news::Exchange;
+use phalanx_net::news::{Exchange, note_unwritten};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
@@ -458,11 +458,10 @@ impl Host {
             }
             Ok(FromExecutor::Refused { request, reason }) => session.answer(request, Answer::Refused { reason }),
             Ok(FromExecutor::Ended { request, how }) => session.answer(request, Answer::Ended { how: printable(&how) }),
-            Ok(FromExecutor::News(message)) => {
-                if news.borrow_mut().hear(message, &frame.body).is_err() {
-                    session.link.close();
-                }
-            }
+            Ok(FromExecutor::News(message)) => match news.borrow_mut().hear(message, &frame.body) {
+                Ok(learned) => note_unwritten(&learned),
+                Err(_) => session.link.close(),
+            },
             Ok(FromExecutor::Share { keep, patience: _ }) => *lock(&session.keep) = Some(keep.unwrap_or(u32::MAX)),
             Ok(FromExecutor::Taken { request }) => session.answer(request, Answer::Taken),
             Ok(FromExecutor::Beat { stopped }) => *lock(&session.stopped) = stopped.into_iter().collect(),

@@ -4,8 +4,8 @@
 
 use super::{Expected, Target, dial};
 use crate::forks;
-use crate::identity::{Client, Courier, fingerprint};
-use crate::news::{Exchange, LASTS, LEVELS, talk};
+use crate::identity::{Client, Courier, Holder};
+use crate::news::{Exchange, LASTS, LEVELS, note_unwritten, talk};
 use crate::preamble::Preamble;
 use crate::sync::lock;
 use phalanx_core::wire::{MAX_CONTROL_BODY, NewsDigest};
@@ -27,15 +27,17 @@ const REST: Duration = Duration::from_secs(60);
 /// While a link is open, its client asks the server again after so long. News that the server has learned from others arrive so.
 /// Each time costs a resumed handshake: a server with 4096 clients has 14 a second.
 const ASK: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 300 });
-/// Most pairs of ends that are remembered for [`REST`].
+/// Rest after a courier that has failed. It doubles with each further one, up to [`REST`].
+const BACKOFF: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
+/// Most pairs of ends that are remembered for [`REST`]. A further one displaces the oldest.
 const MOST_REMEMBERED: usize = 256;
 /// Pause between two looks whether all couriers are back, and between two tries to lock.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Tries to lock what is locked for a moment only.
 const TRIES: usize = 20;
 
-/// The fingerprint of the server's certificate, and the files of this end's news.
-type Pair = (String, Vec<PathBuf>);
+/// The server, whose certificate may be renewed, and the files of this end's news.
+type Pair = (Holder, Vec<PathBuf>);
 
 /// The couriers of this process.
 #[derive(Debug, Default)]
@@ -47,13 +49,58 @@ struct Underway {
     told: HashMap<Pair, Told>,
 }
 
-/// What both ends had when a courier left.
+/// The last courier of a pair of ends. What the server says that it has plays no part: it could say something else each time.
 #[derive(Debug)]
 struct Told {
+    /// What this end had when the courier left.
     ours: NewsDigest,
-    /// `None`: the server was not asked before.
-    theirs: Option<NewsDigest>,
+    /// When it left, or failed.
     when: Instant,
+    /// How many have failed in a row.
+    failures: u32,
+}
+
+/// When a courier leaves.
+#[derive(Debug, PartialEq)]
+enum Turn {
+    Now,
+    /// The last one has failed: after a rest.
+    Later,
+    /// The last one has told the same.
+    Never,
+}
+
+impl Underway {
+    /// Whether a courier is due that has these news, if one that has told everything is followed by none for so long. Takes note of it.
+    fn note(&mut self, pair: &Pair, ours: NewsDigest, rest: Duration) -> Turn {
+        let told = &mut self.told;
+        told.retain(|_, told| told.when.elapsed() < ASK.max(REST));
+        let before = told.get(pair);
+        let turn = before.map_or(Turn::Now, |before| before.next(ours, rest));
+        if turn != Turn::Now {
+            return turn;
+        }
+        let failures = before.map_or(0, |before| before.failures);
+        let is_full = before.is_none() && told.len() >= MOST_REMEMBERED;
+        let oldest = told.iter().filter(|_| is_full).min_by_key(|(_, told)| told.when).map(|(pair, _)| pair.clone());
+        if let Some(oldest) = oldest {
+            told.remove(&oldest);
+        }
+        told.insert(pair.clone(), Told { ours, when: Instant::now(), failures });
+        Turn::Now
+    }
+}
+
+impl Told {
+    /// When the next courier leaves, with these news.
+    fn next(&self, ours: NewsDigest, rest: Duration) -> Turn {
+        let (since, before) = (self.when.elapsed(), self.failures.checked_sub(1));
+        match before {
+            Some(before) if since < REST.min(BACKOFF * (1 << before.min(16))) => Turn::Later,
+            None if self.ours == ours && since < rest => Turn::Never,
+            _ => Turn::Now,
+        }
+    }
 }
 
 static UNDERWAY: LazyLock<Mutex<Underway>> = LazyLock::new(Mutex::default);
@@ -64,7 +111,8 @@ pub(super) struct Sent {
     client: Client,
     target: Target,
     certificate: Vec<u8>,
-    state: Mutex<State>,
+    pair: Pair,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug)]
@@ -75,6 +123,8 @@ struct State {
     asked: Instant,
     /// Whether a courier is due, and waits until others are back.
     is_due: bool,
+    /// Whether the last courier to the server has failed, of this link or of another one. Another one follows after a rest.
+    is_put_off: bool,
 }
 
 impl Sent {
@@ -84,27 +134,26 @@ impl Sent {
         if news.digest() == NewsDigest::NONE {
             return None;
         }
-        let state = Mutex::new(State { version: news.version(), asked: Instant::now(), is_due: false });
+        let pair = (Holder::of(&CertificateDer::from(certificate)).ok()?, news.files().to_vec());
+        let state = State { version: news.version(), asked: Instant::now(), is_due: false, is_put_off: false };
         let (client, target, certificate) = (client.clone(), target.clone(), certificate.to_vec());
-        Some(Arc::new(Sent { client, target, certificate, state }))
-    }
-
-    fn pair(&self) -> Pair {
-        let certificate = CertificateDer::from(self.certificate.as_slice());
-        (fingerprint(&certificate), self.client.news().files().to_vec())
+        Some(Arc::new(Sent { client, target, certificate, pair, state: Arc::new(Mutex::new(state)) }))
     }
 
     /// Lets a courier leave, if there is room. Whether it has left.
     fn leave(&self) -> bool {
-        let pair = self.pair();
+        let pair = self.pair.clone();
         if !enter(&pair) {
             return false;
         }
         let (client, target, certificate) = (self.client.clone(), self.target.clone(), self.certificate.clone());
-        let back = pair.clone();
+        let (back, state) = (pair.clone(), self.state.clone());
         let run = move || {
-            let _back = Back(back);
-            let _ = carry(&client, &target, &certificate); // the next link tries again
+            let back = Back(back);
+            let is_told = carry(&client, &target, &certificate).is_ok();
+            conclude(&back.0, is_told);
+            // This link tries again, or the next one.
+            lock(&state).is_put_off = !is_told;
         };
         let has_left = thread::Builder::new().name("phalanx-news".into()).spawn(run).is_ok();
         if !has_left {
@@ -112,13 +161,22 @@ impl Sent {
         }
         has_left
     }
+
+    /// Takes note that there may be something to tell. One courier is due, also if a program has many links to one server.
+    fn note(&self, state: &mut State, ours: NewsDigest, rest: Duration) {
+        let turn = underway().map_or(Turn::Never, |mut underway| underway.note(&self.pair, ours, rest));
+        state.is_due |= turn == Turn::Now;
+        state.is_put_off = turn == Turn::Later;
+    }
 }
 
 impl Courier for Sent {
     fn heard(&self, theirs: NewsDigest) {
         let ours = self.client.news().digest();
-        if ours.differs(theirs) && note(self.pair(), ours, Some(theirs), REST) {
-            lock(&self.state).is_due = !self.leave();
+        if ours.differs(theirs) {
+            let mut state = lock(&self.state);
+            self.note(&mut state, ours, REST);
+            state.is_due = state.is_due && !self.leave();
         }
     }
 
@@ -129,7 +187,9 @@ impl Courier for Sent {
         let is_time = state.asked.elapsed() >= ASK;
         if has_changed || is_time {
             state.asked = Instant::now();
-            state.is_due |= note(self.pair(), news.digest(), None, if has_changed { REST } else { ASK });
+            self.note(&mut state, news.digest(), if has_changed { REST } else { ASK });
+        } else if state.is_put_off {
+            self.note(&mut state, news.digest(), REST);
         }
         if state.is_due {
             state.is_due = !self.leave();
@@ -142,7 +202,7 @@ fn carry(client: &Client, target: &Target, certificate: &[u8]) -> io::Result<()>
     let dialled = dial(target, PATIENCE)?;
     let introduced = dialled.introduce(Preamble::News, Expected::Same(client, certificate), LEVELS, PATIENCE)?;
     let (_link, reader) = introduced.link(MAX_CONTROL_BODY)?;
-    talk(reader, Exchange::of_client(client.news()), || false, drop)
+    talk(reader, Exchange::of_client(client.news()), || false, |learned| note_unwritten(&learned))
 }
 
 /// Takes note that a courier leaves. Whether it may: one at a time for each pair.
@@ -155,20 +215,15 @@ fn enter(pair: &Pair) -> bool {
     true
 }
 
-/// Takes note that a courier is due. `false`: one of the same pair left less than `rest` ago, when both ends had the same. A program
-/// may have many links to one server.
-fn note(pair: Pair, ours: NewsDigest, theirs: Option<NewsDigest>, rest: Duration) -> bool {
-    let Some(mut underway) = underway() else { return false };
-    let told = &mut underway.told;
-    told.retain(|_, told| told.when.elapsed() < ASK.max(REST));
-    let is_new = told.get(&pair).is_none_or(|told| {
-        let is_same = told.ours == ours && (theirs.is_none() || told.theirs == theirs);
-        !is_same || told.when.elapsed() >= rest
-    });
-    if is_new && told.len() < MOST_REMEMBERED {
-        told.insert(pair, Told { ours, theirs, when: Instant::now() });
+/// Takes note of whether a courier has told everything.
+fn conclude(pair: &Pair, is_told: bool) {
+    let mut underway = lock(&UNDERWAY); // this thread is of the process that has locked it before
+    if let Some(told) = underway.told.get_mut(pair) {
+        told.failures = if is_told { 0 } else { told.failures.saturating_add(1) };
+        if !is_told {
+            told.when = Instant::now();
+        }
     }
-    is_new
 }
 
 /// The couriers of this process. `None`: in a fork, the thread that held the lock does not exist, so that it stays locked.

@@ -12,6 +12,7 @@ use rcgen::{
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -128,16 +129,25 @@ impl Authority {
 
     /// Signs a list of revoked certificates: those of the earlier list, and these. Returns its text.
     pub fn revoke(&self, earlier: Option<&str>, revoked: Vec<Revoked>) -> Result<String, IdentityError> {
+        self.revoke_after(earlier.as_slice(), revoked)
+    }
+
+    /// Signs a list that follows all these lists, in whatever order: it names the certificates of each, and its number is higher than
+    /// theirs.
+    pub fn revoke_after(&self, earlier: &[&str], revoked: Vec<Revoked>) -> Result<String, IdentityError> {
         let certificate = self.certificate()?;
-        let earlier = earlier.map(|text| RevokedList::parse(text, &certificate)).transpose()?;
-        let another = IdentityError::Revocations("it is another grid's");
-        let mut list = earlier.map_or(Ok(RevokedList::default()), |list| list.ok_or(another))?;
-        list.number += 1;
-        for entry in revoked {
-            if list.entries.iter().all(|known| known.fingerprint != entry.fingerprint) {
-                list.entries.push(entry);
-            }
+        let mut list = RevokedList::default();
+        let mut entries = Vec::new();
+        for text in earlier {
+            let earlier = RevokedList::parse(text, &certificate)?;
+            let earlier = earlier.ok_or(IdentityError::Revocations("it is another grid's"))?;
+            list.number = list.number.max(earlier.number);
+            entries.extend(earlier.entries);
         }
+        list.number += 1;
+        let mut known = HashSet::new();
+        entries.extend(revoked);
+        list.entries = entries.into_iter().filter(|entry| known.insert(entry.fingerprint.clone())).collect();
         let text = list.signed(&certificate, |text| self.key.sign(text))?;
         match text.len() as u64 <= LONGEST_LIST {
             true => Ok(text),

@@ -26,6 +26,7 @@ use delegation::{Acts, Verifier, wrong};
 use hybrid::X25519MlKem768;
 use pinned::Pinned;
 use rcgen::{CertificateParams, KeyPair};
+pub(crate) use renewals::Holder;
 use renewals::{Newest, with_certificate};
 use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use rustls::crypto::CryptoProvider;

@@ -7,7 +7,7 @@
 use super::delegation::Verifier;
 use super::validity::Validity;
 use super::{IdentityError, KeyedCertificate, SESSIONS, fingerprint, first_certificate, role_and_name, server};
-use crate::replace::{Locked, read, stamp};
+use crate::replace::{Locked, Unwritten, read, stamp};
 use crate::sync::lock;
 use pem::{EncodeConfig, LineEnding, Pem};
 use rustls::pki_types::pem::PemObject;
@@ -17,7 +17,7 @@ use rustls::server::danger::ClientCertVerifier;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 use zeroize::Zeroizing;
 
@@ -51,13 +51,24 @@ struct State {
     /// The number of changes of `kept` so far.
     changes: u64,
     newest: Option<Newest>,
-    /// Whether the newest certificate is still to be written into the identity file.
-    is_unwritten: bool,
+    /// The newest certificate, which is to be written into the identity file.
+    identity: Unwritten,
+    /// What is kept, which is to be written to the first file.
+    file: Unwritten,
+    digest: Option<Digest>,
+}
+
+/// A digest that was computed. Strangers make a server say it, so each does not cost a pass over all certificates.
+#[derive(Debug, Clone, Copy)]
+struct Digest {
+    of: [u8; 16],
+    changes: u64,
+    when: Instant,
 }
 
 /// Whose certificate it is. A certificate is renewed by one for the same.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Holder {
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Holder {
     role: String,
     name: String,
     key: Vec<u8>,
@@ -69,6 +80,13 @@ struct Renewed {
     certificate: CertificateDer<'static>,
     fingerprint: String,
     validity: Validity,
+}
+
+impl Renewed {
+    /// Of two certificates of one holder, all members keep the one with the higher rank.
+    fn rank(&self) -> (u64, &str) {
+        (self.validity.until, &self.fingerprint)
+    }
 }
 
 /// The member's own newest certificate, ready for use.
@@ -93,7 +111,11 @@ pub struct Brought {
 }
 
 impl Holder {
-    fn of(certificate: &CertificateDer<'_>) -> Result<Holder, IdentityError> {
+    /// The holder of a member's certificate.
+    ///
+    /// # Errors
+    /// The certificate has no role and name.
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Result<Holder, IdentityError> {
         let (role, name) = role_and_name(certificate)?;
         let parsed = webpki::EndEntityCert::try_from(certificate);
         let parsed = parsed.map_err(|error| IdentityError::Damaged(error.to_string()))?;
@@ -129,18 +151,24 @@ impl Renewals {
         let mut state = lock(&self.state);
         self.look(&mut state);
         let newest = state.newest.clone();
-        drop(state);
-        let _ = self.write_identity();
+        let _ = self.write(state);
         newest
     }
 
     /// A digest of all certificates that are kept and have not ended. Members with the same ones have the same digest.
     pub fn digest(&self) -> [u8; 16] {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        let changes = state.changes;
+        // Certificates end as time goes on, so it does not count for long.
+        if let Some(digest) = state.digest.filter(|it| it.changes == changes && it.when.elapsed() < PAUSE) {
+            return digest.of;
+        }
         let mut digest = ring::digest::Context::new(&ring::digest::SHA256);
         let good = state.kept.values().filter(|it| !it.validity.is_over());
         good.for_each(|it| digest.update(it.fingerprint.as_bytes()));
-        *digest.finish().as_ref().first_chunk().expect("is longer")
+        let of = *digest.finish().as_ref().first_chunk().expect("is longer");
+        state.digest = Some(Digest { of, changes, when: Instant::now() });
+        of
     }
 
     /// The number of changes so far. Looks at the files if the last look was a while ago.
@@ -150,8 +178,7 @@ impl Renewals {
             self.look(&mut state);
         }
         let changes = state.changes;
-        drop(state);
-        let _ = self.write_identity();
+        let _ = self.write(state);
         changes
     }
 
@@ -182,12 +209,11 @@ impl Renewals {
         self.look(&mut state);
         let (before, own_before) = (state.changes, state.newest.as_ref().map(|it| it.validity));
         let refused = verified.into_iter().try_for_each(|it| self.keep(&mut state, it)).err().or(refused);
-        let has_changed = state.changes != before;
+        if state.changes != before {
+            state.file.set();
+        }
         let own = state.newest.as_ref().map(|it| it.validity).filter(|own| Some(*own) != own_before);
-        drop(state); // a write may take long, and handshakes need the state
-        let wrote_identity = self.write_identity();
-        let wrote_kept = if has_changed { self.write_kept() } else { Ok(()) };
-        Brought { own, unwritten: wrote_identity.and(wrote_kept).err(), refused, fingerprints }
+        Brought { own, unwritten: self.write(state).err(), refused, fingerprints }
     }
 
     /// The certificates before the first one that is not a member's, signed by the authority, and what is wrong with that one.
@@ -217,39 +243,47 @@ impl Renewals {
     /// Keeps the certificates in the text of a file. Returns those that are left out, unless a later one is kept of the same member: the
     /// file may be of several grids, or of a grid with very many members.
     fn keep_found(&self, state: &mut State, text: &str) -> Vec<CertificateDer<'static>> {
-        let mut others = Vec::new();
-        for certificate in CertificateDer::pem_slice_iter(text.as_bytes()).map_while(Result::ok) {
-            let verified = self.verify(certificate.clone());
-            let Ok((holder, renewed)) = verified else {
-                others.push(certificate);
-                continue;
-            };
-            let is_over = renewed.validity.is_over();
-            let kept = self.keep(state, (holder.clone(), renewed));
-            if !is_over && (kept.is_err() || !state.kept.contains_key(&holder)) {
-                others.push(certificate);
-            }
+        let found: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes()).map_while(Result::ok).collect();
+        let mut holders = Vec::new();
+        for certificate in &found {
+            let holder = self.verify(certificate.clone()).ok().map(|(holder, renewed)| {
+                let is_over = renewed.validity.is_over();
+                (self.keep(state, (holder.clone(), renewed)).is_ok(), is_over, holder)
+            });
+            holders.push(holder);
         }
-        others
+        // Only now it is known which of them later ones have displaced.
+        let is_other = |holder: &Option<(bool, bool, Holder)>| match holder {
+            Some((is_taken, is_over, holder)) => !(*is_over || *is_taken && state.kept.contains_key(holder)),
+            None => true,
+        };
+        found.into_iter().zip(&holders).filter(|(_, holder)| is_other(holder)).map(|(other, _)| other).collect()
     }
 
-    /// Keeps a verified certificate, if it is newer than the one that is kept of the same holder.
+    /// Keeps a verified certificate, if it is newer than the one that is kept of the same holder. If there are too many, those of the
+    /// first holders stay: so members that have heard of the same ones keep the same ones, whatever the order was.
     fn keep(&self, state: &mut State, (holder, renewed): (Holder, Renewed)) -> Result<(), IdentityError> {
-        let is_older = state.kept.get(&holder).is_some_and(|kept| kept.validity.until >= renewed.validity.until);
+        let is_older = state.kept.get(&holder).is_some_and(|kept| kept.rank() >= renewed.rank());
         if is_older || renewed.validity.is_over() {
             return Ok(());
         }
         let is_own = holder == self.holder;
-        if is_own {
-            state.is_unwritten |= self.adopt(state, &renewed)?;
+        if is_own && self.adopt(state, &renewed)? {
+            state.identity.set();
         }
         if state.kept.len() >= MOST_RENEWED && !state.kept.contains_key(&holder) {
             state.kept.retain(|_, kept| !kept.validity.is_over());
         }
-        if state.kept.len() < MOST_RENEWED || state.kept.contains_key(&holder) {
-            state.kept.insert(holder, renewed);
-            state.changes += 1;
+        let is_full = state.kept.len() >= MOST_RENEWED && !state.kept.contains_key(&holder);
+        let last = state.kept.last_key_value().map(|(last, _)| last);
+        if is_full && last.is_some_and(|last| *last < holder) {
+            return Ok(());
         }
+        if is_full {
+            state.kept.pop_last();
+        }
+        state.kept.insert(holder, renewed);
+        state.changes += 1;
         Ok(())
     }
 
@@ -300,15 +334,27 @@ impl Renewals {
         Ok((holder == self.holder).then_some(renewed))
     }
 
-    /// Replaces the certificate in the identity file by the newest one, unless another process has done so.
-    fn write_identity(&self) -> io::Result<()> {
+    /// Writes what is to be written by now. What fails is tried again later.
+    fn write(&self, mut state: MutexGuard<'_, State>) -> io::Result<()> {
+        let (identity, file) = (state.identity.begin(), state.file.begin());
+        drop(state); // a write may take long, and handshakes need the state
+        let wrote_identity = identity.map_or(Ok(()), |patience| self.write_identity(patience));
+        let wrote_kept = file.map_or(Ok(()), |patience| self.write_kept(patience));
         let mut state = lock(&self.state);
-        // One attempt for each certificate: a folder that cannot be written stays so.
-        let is_unwritten = std::mem::take(&mut state.is_unwritten);
-        let newest = state.newest.clone().filter(|_| is_unwritten);
-        drop(state);
+        if identity.is_some() {
+            state.identity.end(wrote_identity.is_ok());
+        }
+        if file.is_some() {
+            state.file.end(wrote_kept.is_ok());
+        }
+        wrote_identity.and(wrote_kept)
+    }
+
+    /// Replaces the certificate in the identity file by the newest one, unless another process has done so.
+    fn write_identity(&self, patience: Duration) -> io::Result<()> {
+        let newest = lock(&self.state).newest.clone();
         let (Some(path), Some(newest)) = (&self.identity, newest) else { return Ok(()) };
-        let locked = Locked::wait(path)?;
+        let locked = Locked::wait_for(path, patience)?;
         let text = read(path, LONGEST_FILE)?.ok_or(ErrorKind::NotFound)?;
         let (holder, found) = first_certificate(&text).and_then(|it| self.read(it)).map_err(io::Error::other)?;
         if holder != self.holder {
@@ -321,9 +367,9 @@ impl Renewals {
     }
 
     /// Writes what is kept to the first file, with what other processes have added to it.
-    fn write_kept(&self) -> io::Result<()> {
+    fn write_kept(&self, patience: Duration) -> io::Result<()> {
         let Some(path) = self.files.first() else { return Ok(()) };
-        let locked = Locked::wait(path)?;
+        let locked = Locked::wait_for(path, patience)?;
         let found = read(path, LONGEST_FILE)?.unwrap_or_default();
         let mut state = lock(&self.state);
         let others = self.keep_found(&mut state, &found);

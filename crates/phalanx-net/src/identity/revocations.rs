@@ -11,13 +11,13 @@ pub use list::{Revoked, RevokedList};
 
 use super::{Courier, fingerprint};
 use crate::forks;
-use crate::replace::{Locked, read, stamp};
+use crate::replace::{Locked, Unwritten, read, stamp};
 use crate::sync::lock;
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -43,6 +43,8 @@ struct State {
     /// The newest list, as the authority has signed it.
     text: String,
     revoked: HashMap<String, Revoked>,
+    /// The newest list, which is to be written to the first of the files.
+    unwritten: Unwritten,
     /// The files that hold no list, and why. While there is such a file no peer is admitted, because its list may name any of them.
     damaged: HashMap<PathBuf, String>,
     links: Vec<Watched>,
@@ -118,11 +120,13 @@ impl Revocations {
         }
     }
 
-    /// The number of the newest list; 0: there is none.
+    /// The number of the newest list; 0: there is none. Writes a list that could not be written before.
     pub fn number(&self) -> u64 {
         let mut state = lock(&self.state);
         self.look(&mut state);
-        state.number
+        let number = state.number;
+        let _ = self.write_due(state);
+        number
     }
 
     /// The newest list as text, and its number, if that is higher than this one.
@@ -143,7 +147,9 @@ impl Revocations {
     /// # Errors
     /// It is no list, or the grid's authority has not signed it.
     pub fn take(&self, text: &str) -> io::Result<Option<Taken>> {
-        let Some(file) = self.files.first() else { return Ok(None) };
+        if self.files.is_empty() {
+            return Ok(None);
+        }
         let list = RevokedList::parse(text, &self.authority).map_err(io::Error::other)?;
         let mut state = lock(&self.state);
         state.looked = None; // another process may have written a newer one just now
@@ -152,13 +158,23 @@ impl Revocations {
         let Some(list) = list.filter(is_newer) else { return Ok(None) };
         let number = list.number;
         state.adopt(list, text.to_owned());
+        state.unwritten.set();
+        Ok(Some(Taken { number, unwritten: self.write_due(state).err() }))
+    }
+
+    /// Writes the newest list, if that is to be done by now. What fails is tried again later.
+    fn write_due(&self, mut state: MutexGuard<'_, State>) -> io::Result<()> {
+        let (Some(patience), Some(file)) = (state.unwritten.begin(), self.files.first()) else { return Ok(()) };
+        let (number, text) = (state.number, state.text.clone());
         drop(state); // a write may take long, and handshakes need the state
-        Ok(Some(Taken { number, unwritten: self.write(file, number, text).err() }))
+        let written = self.write(file, number, &text, patience);
+        lock(&self.state).unwritten.end(written.is_ok());
+        written
     }
 
     /// Writes a list, unless another process has written one meanwhile that is as new.
-    fn write(&self, file: &Path, number: u64, text: &str) -> io::Result<()> {
-        let locked = Locked::wait(file)?;
+    fn write(&self, file: &Path, number: u64, text: &str, patience: Duration) -> io::Result<()> {
+        let locked = Locked::wait_for(file, patience)?;
         match self.read(file)? {
             Some((found, _)) if found.number >= number => Ok(()),
             None if file.exists() => Err(io::Error::other(format!("{} is another grid's list", file.display()))),
@@ -229,7 +245,8 @@ impl Revocations {
         if !go_on {
             *watched_by = None;
         }
-        drop(state); // a courier asks for the number of the list
+        let _ = self.write_due(state);
+        // Without the state: a courier asks for the number of the list.
         couriers.iter().for_each(|courier| courier.look());
         go_on
     }

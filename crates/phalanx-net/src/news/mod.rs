@@ -7,8 +7,10 @@
 mod certificates;
 mod lists;
 mod talk;
+mod unwritten;
 
 pub use talk::{LASTS, LEVELS, talk};
+pub use unwritten::{note_unwritten, take_unwritten};
 
 use crate::identity::{Brought, News, Taken};
 use certificates::Certificates;

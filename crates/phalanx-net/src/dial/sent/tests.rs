@@ -162,6 +162,63 @@ fn a_server_that_says_other_news_than_it_has_is_not_asked_at_each_link() {
     assert_eq!(talks(&heard), 1);
 }
 
+/// A server whose news differ each time.
+#[test]
+fn a_server_that_varies_what_it_says_is_not_asked_at_each_link() {
+    let grid = Grid::new();
+    let (ada, labpc) = (grid.member(Role::User, "ada"), grid.member(Role::Executor, "labpc"));
+    let talks: usize = (0..5)
+        .map(|number| {
+            let says = NewsDigest { revoked: 7 + number, renewed: [7; 16] };
+            let (address, heard) = server(labpc.clone(), Some(says));
+            drop(reach(&client_of(&ada), address, "labpc").unwrap());
+            finish(LONG);
+            talks(&heard)
+        })
+        .sum();
+    assert_eq!(talks, 1);
+}
+
+#[test]
+fn a_courier_that_failed_is_followed_by_another() {
+    let grid = Grid::new();
+    let (ada, labpc) = (grid.member(Role::User, "ada"), grid.member(Role::Executor, "labpc"));
+    let list = grid.revoke(1, "ada");
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
+    let address = listener.address().unwrap();
+    let (says, refused) = (Some(NewsDigest { revoked: 0, renewed: [7; 16] }), Arc::new(Mutex::new(0)));
+    let count = refused.clone();
+    thread::spawn(move || {
+        let (heard, mut links) = (Heard::default(), Vec::new());
+        while let Ok((socket, _)) = listener.accept() {
+            if !links.is_empty() && *lock(&count) < 2 {
+                *lock(&count) += 1; // hangs up
+            } else {
+                links.extend(serve(socket, &labpc, says, &heard).ok().flatten());
+            }
+        }
+    });
+    let link = reach(&client_of(&ada), address, "labpc").unwrap();
+    until("the list travels", || grid.has("labpc", &list));
+    assert_eq!(*lock(&refused), 2);
+    drop(link);
+}
+
+#[test]
+fn the_oldest_pair_of_ends_makes_room_for_a_new_one() {
+    let grid = Grid::new();
+    let text = grid.authority.issue(Role::Executor, "labpc").unwrap();
+    let holder = Holder::of(&crate::identity::first_certificate(&text).unwrap()).unwrap();
+    let pair = |number: usize| (holder.clone(), vec![PathBuf::from(number.to_string())]);
+    let ours = NewsDigest { revoked: 1, renewed: [1; 16] };
+    let mut underway = Underway::default();
+    let mut note = |number| underway.note(&pair(number), ours, LONG) == Turn::Now;
+    assert!((0..=MOST_REMEMBERED).all(&mut note));
+    assert!(!note(MOST_REMEMBERED), "the newest is remembered");
+    assert!(note(0), "the oldest is not");
+    assert_eq!(underway.told.len(), MOST_REMEMBERED);
+}
+
 #[test]
 fn no_link_for_news_follows_a_handshake_that_failed_or_a_member_that_is_not_meant() {
     let (grid, others) = (Grid::new(), Grid::new());

@@ -263,6 +263,66 @@ fn certificates_that_a_member_does_not_keep_stay_in_the_file() {
     assert!(file.contains(&theirs) && file.contains(&of_bob));
 }
 
+/// The number of members that two members have in each other's news must not depend on the order in which they heard of them.
+#[test]
+fn two_members_that_have_heard_the_same_keep_the_same() {
+    let grid = Grid::new();
+    let [one, other] = ["ada", "bob"].map(|name| grid.member(Role::User, &grid.issue(Role::User, name), name));
+    let of = |name: &str| grid.renew(&grid.issue(Role::Executor, name), 30 * DAY);
+    let many: Vec<_> = (0..MOST_RENEWED + 3).map(|number| of(&format!("labpc{number}"))).collect();
+    let forth: String = many.concat();
+    let back: String = many.iter().rev().map(String::as_str).collect();
+    assert!(renewals(&one).take(forth.as_bytes()).refused.is_none());
+    assert!(renewals(&other).take(back.as_bytes()).refused.is_none());
+    assert_eq!(renewals(&one).fingerprints().len(), MOST_RENEWED);
+    assert_eq!(renewals(&one).digest(), renewals(&other).digest());
+    for pem in &many {
+        assert!(renewals(&one).take(pem.as_bytes()).refused.is_none());
+    }
+    assert_eq!(renewals(&one).digest(), renewals(&other).digest(), "hearing of them again changes nothing");
+    // Of what is left out, nothing is lost that was in the file.
+    fs::write(grid.path("ada.renewed"), &forth).expect("written");
+    assert!(renewals(&one).take(of("aaa").as_bytes()).unwritten.is_none());
+    let file = grid.file("ada.renewed");
+    assert!(many.iter().all(|pem| file.contains(pem)));
+}
+
+#[test]
+fn of_two_certificates_with_the_same_end_all_members_keep_the_same() {
+    let grid = Grid::new();
+    let [one, other] = ["ada", "bob"].map(|name| grid.member(Role::User, &grid.issue(Role::User, name), name));
+    let text = grid.issue(Role::Executor, "labpc");
+    let (first, second) = std::iter::repeat_with(|| [(); 2].map(|()| grid.renew(&text, 30 * DAY)))
+        .map(|[first, second]| (issued_of(&grid.authority, &first), issued_of(&grid.authority, &second)))
+        .find(|(first, second)| first.validity.until == second.validity.until)
+        .expect("some are of the same second");
+    let [first, second] = [first.to_pem(), second.to_pem()];
+    assert_ne!(first, second);
+    renewals(&one).take([&*first, &second].concat().as_bytes());
+    renewals(&other).take([&*second, &first].concat().as_bytes());
+    assert_eq!(renewals(&one).fingerprints(), renewals(&other).fingerprints());
+    assert_eq!(renewals(&one).digest(), renewals(&other).digest());
+}
+
+#[test]
+fn what_cannot_be_written_is_written_later() {
+    let grid = Grid::new();
+    let text = grid.issue(Role::User, "ada");
+    let [identity, renewed] = ["ada.pem", "ada.renewed"].map(|name| grid.path("none").join(name));
+    let member = Member::parse(&text, Role::User).expect("a member");
+    let member = member.renewing(Some(identity.clone()), vec![renewed.clone()]).expect("has a role and a name");
+    let new = grid.renew(&text, 30 * DAY);
+    assert!(renewals(&member).take(new.as_bytes()).unwritten.is_some());
+    fs::create_dir(grid.path("none")).expect("made");
+    fs::write(&identity, &*text).expect("written");
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let has = |path: &Path| fs::read_to_string(path).is_ok_and(|file| file.contains(&new));
+    while !(has(&identity) && has(&renewed)) {
+        assert!(std::time::Instant::now() < until, "both files are written as soon as that is possible");
+        renewals(&member).changes();
+    }
+}
+
 /// An end that sends forged certificates is found out also by those that would change nothing.
 #[test]
 fn a_forged_certificate_that_has_ended_or_is_older_is_refused() {

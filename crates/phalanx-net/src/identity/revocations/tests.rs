@@ -3,6 +3,8 @@ use crate::identity::{Authority, IdentityError, Member, Role, first_certificate}
 use proptest::prelude::*;
 use std::fs;
 
+const LONG: Duration = Duration::from_secs(60);
+
 /// A grid, and a member that has a role and a name in it.
 struct Grid {
     authority: Authority,
@@ -51,6 +53,29 @@ fn a_list_names_who_was_revoked_and_grows() {
     let names: Vec<_> = list.entries.iter().map(|it| it.name.as_str()).collect();
     assert_eq!((list.number, names), (3, vec!["one", "other"]));
     assert!(matches!(RevokedList::parse(&again, &Grid::new().certificate), Ok(None)), "another grid's");
+}
+
+#[test]
+fn a_list_that_follows_several_names_all_of_theirs_under_a_higher_number() {
+    let grid = Grid::new();
+    let [one, other, third] = ["one", "other", "third"].map(|name| grid.issue(name));
+    let first = grid.revoke(None, "one", &one);
+    let long = grid.revoke(Some(&grid.revoke(Some(&first), "one", &one)), "one", &one);
+    let restored = grid.revoke(Some(&first), "other", &other);
+    let entry = Revoked {
+        when: "2026-01-02T03:04:05Z".to_owned(),
+        role: Role::Executor,
+        name: "third".to_owned(),
+        fingerprint: fingerprint(&third),
+    };
+    for earlier in [[&*long, &restored], [&*restored, &long]] {
+        let list = grid.authority.revoke_after(&earlier, vec![entry.clone()]).expect("a list");
+        let list = RevokedList::parse(&list, &grid.certificate).expect("a list").expect("of this grid");
+        let names: Vec<_> = list.entries.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!((list.number, names), (4, vec!["one", "other", "third"]));
+    }
+    let another = Grid::new().revoke(None, "one", &one);
+    grid.authority.revoke_after(&[&first, &another], Vec::new()).expect_err("another grid's");
 }
 
 #[test]
@@ -122,10 +147,17 @@ fn a_list_that_cannot_be_written_is_heeded_all_the_same() {
     let (grid, folder) = (Grid::new(), tempfile::tempdir().expect("a folder"));
     let one = grid.issue("one");
     let file = folder.path().join("none").join("revoked.txt");
-    let revocations = Revocations::new(grid.certificate.clone(), vec![file]);
-    let taken = revocations.take(&grid.revoke(None, "one", &one)).expect("a list").expect("newer");
+    let revocations = Revocations::new(grid.certificate.clone(), vec![file.clone()]);
+    let list = grid.revoke(None, "one", &one);
+    let taken = revocations.take(&list).expect("a list").expect("newer");
     assert!(taken.unwritten.is_some());
     assert!(check(&revocations, &one).is_err());
+    fs::create_dir(folder.path().join("none")).expect("made");
+    let until = Instant::now() + LONG;
+    while fs::read_to_string(&file).ok().as_ref() != Some(&list) {
+        assert!(Instant::now() < until, "it is written as soon as that is possible");
+        assert_eq!(revocations.number(), 1);
+    }
     let nowhere = Revocations::new(grid.certificate.clone(), Vec::new());
     assert!(nowhere.take(&grid.revoke(None, "one", &one)).expect("a list").is_none());
 }
@@ -171,7 +203,7 @@ fn of_two_lists_that_processes_write_at_the_same_time_the_newer_one_stays() {
     let file = folder.path().join("revoked.txt");
     let revocations = Revocations::new(grid.certificate.clone(), vec![file.clone()]);
     fs::write(&file, &second).expect("written"); // after the process has looked, and before it writes
-    revocations.write(&file, 1, &first).expect("nothing fails");
+    revocations.write(&file, 1, &first, LONG).expect("nothing fails");
     assert_eq!(fs::read_to_string(&file).expect("read"), second);
 }
 
