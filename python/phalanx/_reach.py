@@ -7,6 +7,7 @@ make one of these four.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shlex
 import warnings
@@ -20,6 +21,8 @@ from phalanx.errors import IdentityError
 from phalanx.hosts import Hosts, Machines, read_hosts, with_port
 from phalanx.security import Rules, Words, listed, policy_words
 from phalanx.words import Policy, Service, StrPath
+
+_log = logging.getLogger("phalanx")
 
 #: The file, beside an identity, of the members that answered first at addresses without a name.
 KNOWN = "known_members"
@@ -37,7 +40,8 @@ LAST = 2.0
 @atexit.register
 def _end_process() -> None:
     with suppress(KeyboardInterrupt):
-        _native.finish_news(LAST)
+        for unwritten in _native.finish_news(LAST):
+            _log.warning("%s; other members bring it again", unwritten)
 
 
 class Dialler(NamedTuple):

@@ -54,13 +54,14 @@ class Reached:
             "space": [sys.executable, "-c", OPENS, f"{self.address}/jobs", str(identity), self.address],
         }[self.way]
 
-    def use(self, identity: Path) -> None:
-        """One command, to its end."""
+    def use(self, identity: Path) -> str:
+        """One command, to its end. What it says on standard error."""
         env = {**os.environ, "PHALANX_HOME": str(identity.parent), "XDG_RUNTIME_DIR": str(identity.parent)}
         done = subprocess.run(
             self.words(identity), env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+        return done.stderr
 
 
 WAYS = pytest.mark.parametrize("way", ["mpirun", "cp", "ls", "space"])
@@ -87,6 +88,22 @@ def test_a_user_brings_the_list_with_one_command_and_another_takes_it_home(lab: 
     until(lambda: "ada brought list 1 of revoked certificates" in reached.server.stderr(), timeout=PATIENCE, what="log")
     reached.use(bob)
     assert content(bob.parent / "revoked.txt") == listed
+
+
+@WAYS
+def test_a_command_says_once_that_a_list_cannot_be_written_where_it_runs(lab: Lab, way: str) -> None:
+    reached = Reached(lab, way)
+    bob = lab.issue("user", "bob")
+    lab.issue("user", "gone")
+    lab.revoke("gone", reached.folder)
+    (bob.parent / ".phalanx.lock").mkdir()  # in the way of every write, also one of root
+    warning = "a newer list of revoked certificates could not be written here: "
+    # The server looks at its files once a second.
+    said = until(lambda: reached.use(bob), timeout=PATIENCE, what="a warning")
+    assert said.count(warning) == 1, said
+    (bob.parent / ".phalanx.lock").rmdir()
+    assert "could not be written" not in reached.use(bob)
+    assert content(bob.parent / "revoked.txt") == content(lab.home / "revoked.txt")
 
 
 @WAYS
@@ -117,7 +134,7 @@ def long_list(lab: Lab, count: int) -> bytes:
     """A list with so many certificates, beside the user's identity file."""
     authority = lab.home / "authority.pem"
     rows = [("2026-01-02T03:04:05Z", "executor", f"labpc{number}", f"{number:064x}") for number in range(count)]
-    text = _native.revoke_members(authority.read_text(), str(authority), None, None, rows)
+    text = _native.revoke_members(authority.read_text(), str(authority), None, [], rows)
     (lab.home / "revoked.txt").write_text(text)
     return text.encode()
 

@@ -7,7 +7,8 @@ use phalanx_net::identity::{
     Authority, IdentityError, Issued, Member, Revoked, Role, Service, fingerprint, first_certificate, request,
     role_and_name,
 };
-use phalanx_net::replace::Locked;
+use phalanx_net::news::take_unwritten;
+use phalanx_net::replace::LockedFolder as Folder;
 use phalanx_node::delegated;
 use phalanx_node::dialler::Dialler as NodeDialler;
 use phalanx_node::given;
@@ -17,8 +18,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Display;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Makes the authority file of a new grid. With a passphrase its key is locked.
 #[pyfunction]
@@ -102,20 +104,21 @@ pub fn sign_member(
     Ok((role.name(), name, certificates))
 }
 
-/// Signs the list of revoked certificates, which are given by date, role, name and fingerprint. `earlier`: the text of the list so far.
+/// Signs the list of revoked certificates, which are given by date, role, name and fingerprint. It follows the `earlier` lists.
 #[pyfunction]
 pub fn revoke_members(
     authority: &str,
     file: &str,
     passphrase: Option<&str>,
-    earlier: Option<&str>,
+    earlier: Vec<String>,
     revoked: Vec<(String, String, String, String)>,
 ) -> PyResult<String> {
     let entry = |(when, role, name, fingerprint): (String, String, String, String)| {
         Ok(Revoked { when, role: to_role(&role)?, name, fingerprint })
     };
     let revoked = revoked.into_iter().map(entry).collect::<PyResult<_>>()?;
-    to_authority(authority, file, passphrase)?.revoke(earlier, revoked).map_err(identity)
+    let earlier: Vec<_> = earlier.iter().map(String::as_str).collect();
+    to_authority(authority, file, passphrase)?.revoke_after(&earlier, revoked).map_err(identity)
 }
 
 /// The role, the name and the fingerprint (SHA-256) of the first certificate in a text.
@@ -181,24 +184,32 @@ pub fn renew_identity<'py>(
 /// How long a command waits for others that write in the folder of a grid. Each may have to unlock the authority's key.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A file in whose folder no other process replaces files, within a `with` statement. So what is read there stays true until it is
+/// Longest time until Ctrl-C ends such a wait.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A folder in which no other process replaces files, within a `with` statement. So what is read there stays true until it is
 /// replaced.
 #[pyclass(module = "phalanx._native")]
-pub struct LockedFile {
-    file: PathBuf,
-    locked: Option<Locked>,
+pub struct LockedFolder {
+    folder: PathBuf,
+    locked: Option<Folder>,
 }
 
 #[pymethods]
-impl LockedFile {
+impl LockedFolder {
     #[new]
-    fn new(file: PathBuf) -> LockedFile {
-        LockedFile { file, locked: None }
+    fn new(folder: PathBuf) -> LockedFolder {
+        LockedFolder { folder, locked: None }
     }
 
     fn __enter__(mut this: PyRefMut<'_, Self>, py: Python<'_>) -> PyResult<Py<Self>> {
-        let file = this.file.clone();
-        let locked = py.detach(|| Locked::wait_for(&file, PATIENCE)).map_err(|error| this.unwritten(error))?;
+        let (folder, until) = (this.folder.clone(), Instant::now() + PATIENCE);
+        let locked = loop {
+            match py.detach(|| Folder::wait_for(&folder, PAUSE)) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < until => py.check_signals()?,
+                locked => break locked.map_err(|error| unwritten(&folder, error))?,
+            }
+        };
         this.locked = Some(locked);
         Ok(this.into())
     }
@@ -208,24 +219,24 @@ impl LockedFile {
         self.locked = None;
     }
 
-    /// Replaces the file in one step. It keeps its mode.
-    fn replace(&self, text: &str) -> PyResult<()> {
-        let locked = self.locked.as_ref().ok_or_else(|| self.unwritten("it is not locked"))?;
-        locked.replace(text.as_bytes()).map_err(|error| self.unwritten(error))
+    /// Replaces a file of the folder in one step. It keeps its mode.
+    fn replace(&self, file: PathBuf, text: &str) -> PyResult<()> {
+        let locked = self.locked.as_ref().ok_or_else(|| unwritten(&file, "its folder is not locked"))?;
+        locked.replace(&file, text.as_bytes()).map_err(|error| unwritten(&file, error))
     }
 }
 
-impl LockedFile {
-    fn unwritten(&self, why: impl Display) -> PyErr {
-        raise("IdentityError", format!("{} cannot be written: {why}", self.file.display()))
-    }
+fn unwritten(file: &Path, why: impl Display) -> PyErr {
+    raise("IdentityError", format!("{} cannot be written: {why}", file.display()))
 }
 
-/// Waits until news of the grid that this process learns and tells have arrived, at most for so many seconds.
+/// Waits until news of the grid that this process learns and tells have arrived, at most for so many seconds. Returns what could not
+/// be written of them, as sentences.
 #[pyfunction]
 #[pyo3(signature = (seconds, /))]
-pub fn finish_news(py: Python<'_>, seconds: f64) {
+pub fn finish_news(py: Python<'_>, seconds: f64) -> Vec<String> {
     py.detach(|| finish(Duration::try_from_secs_f64(seconds).unwrap_or_default()));
+    take_unwritten()
 }
 
 /// The role and name in the text of an identity file, and when its certificate ends, if that is near. An error if no member of

@@ -54,7 +54,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(grid::renew_members, module)?)?;
     module.add_function(wrap_pyfunction!(grid::renew_identity, module)?)?;
     module.add_function(wrap_pyfunction!(grid::finish_news, module)?)?;
-    module.add_class::<grid::LockedFile>()?;
+    module.add_class::<grid::LockedFolder>()?;
     module.add_function(wrap_pyfunction!(grid::certificate_of, module)?)?;
     module.add_function(wrap_pyfunction!(grid::check_member, module)?)?;
     module.add_function(wrap_pyfunction!(grid::acts_at, module)?)?;

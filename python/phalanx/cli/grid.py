@@ -30,6 +30,9 @@ _REGISTER = "issued.txt"
 #: Beside the register: the certificates themselves, which are needed to renew them.
 _ISSUED = "issued.pem"
 
+#: Beside the register: the last list of revoked certificates that was signed here. A member may bring another one.
+_SIGNED = "signed.txt"
+
 #: How many renewed certificates a member keeps: `MOST_RENEWED` in phalanx-net/src/identity/renewals.rs.
 _MOST_RENEWED = 700
 
@@ -77,9 +80,11 @@ def create(folder: Path | None, user: str | None, days: int, passphrase_file: Pa
     authority = _native.create_grid(passphrase)
     user = user or re.sub("[^a-z0-9-]+", "-", _login_name().lower()).strip("-")
     member = _native.issue_member(authority, "user", user, str(authority_file), passphrase, days)
-    _write(folder / "user.pem", member)
-    _write(authority_file, authority)
-    _register(str(authority_file), member)
+    _make_folder(folder)
+    with _native.LockedFolder(folder):
+        _write(folder / "user.pem", member)
+        _write(authority_file, authority)
+        _register(str(authority_file), member)
     click.echo(f"grid created in {folder}")
     secret = "locked by your passphrase" if passphrase else "keep it secret, or lock it: phalanx grid lock"
     click.echo(f"  authority.pem  makes members; {secret}\n  user.pem       you, as {user}")
@@ -97,9 +102,11 @@ def issue(name: str, role: str, days: int, out: Path | None, folder: Path | None
     """Issue a certificate for the machine (or user) NAME."""
     authority, file, passphrase = _authority(folder, passphrase_file)
     out = out or Path(f"{name}.pem")
-    text = _native.issue_member(authority, role, name, file, passphrase, days)
-    _write(out, text)
-    _register(file, text)
+    with _native.LockedFolder(Path(file).parent):
+        text = _native.issue_member(authority, role, name, file, passphrase, days)
+        _check_new(out)
+        _register(file, text)  # before anyone can have it, so that it can be revoked
+        _write(out, text)
     click.echo(f"{out} written; it holds a private key, so copy it to {name} over a safe way (scp)")
     if role == "executor":
         click.echo(f"there: phalanx executor --listen 0.0.0.0:7400 --identity {out.name}")
@@ -131,10 +138,12 @@ def request(name: str, role: str, out: Path | None) -> None:
 def sign(file: Path, days: int, out: Path | None, folder: Path | None, passphrase_file: Path | None) -> None:
     """Sign a request that was made on another machine: phalanx grid request."""
     authority, authority_file, passphrase = _authority(folder, passphrase_file)
-    role, name, certificates = _native.sign_member(authority, _read(file), authority_file, passphrase, days)
     out = out or file.with_suffix(".cert")
-    _write(out, certificates)
-    _register(authority_file, certificates)
+    with _native.LockedFolder(Path(authority_file).parent):
+        role, name, certificates = _native.sign_member(authority, _read(file), authority_file, passphrase, days)
+        _check_new(out)
+        _register(authority_file, certificates)  # before anyone can have it, so that it can be revoked
+        _write(out, certificates)
     click.echo(f"{out} written: {name} is a member in the role {role}; if you did not expect that, remove it")
     click.echo(f"take it back to {name}, beside the key, and there: phalanx grid accept {out.name}")
 
@@ -177,10 +186,11 @@ def renew(names: tuple[str, ...], days: int | None, folder: Path | None, passphr
     """
     authority, file, passphrase = _authority(folder, passphrase_file)
     folder = Path(file).parent
-    with _native.LockedFile(folder / RENEWED) as locked:
+    with _native.LockedFolder(folder) as locked:
         newest = _newest(folder, authority)
         chosen = _named(newest, names, folder) if names else [it for it in newest if it.is_near and not it.is_over]
         if not chosen:
+            _hand_on(folder, authority, locked)  # what an earlier command has signed that did not come to its end
             click.echo("no certificate is in the last third of its life; name those to renew all the same")
             return
         issued, fingerprints = _read(folder / _ISSUED), {it.fingerprint for it in chosen}
@@ -212,13 +222,17 @@ def _named(newest: list[_Certificate], names: tuple[str, ...], folder: Path) -> 
     return [it for it in newest if it.name in wanted]
 
 
-def _hand_on(folder: Path, authority: str, file: _native.LockedFile) -> None:
+def _hand_on(folder: Path, authority: str, locked: _native.LockedFolder) -> None:
     """Writes the file of renewed certificates: the newest one of each member that was renewed."""
-    counts = Counter(it.holder for it in _certificates(_read(folder / _ISSUED), authority))
+    issued = folder / _ISSUED
+    counts = Counter(it.holder for it in _certificates(_read(issued) if issued.exists() else "", authority))
     renewed = [it for it in _newest(folder, authority) if counts[it.holder] > 1 and not it.is_over]
     if len(renewed) > _MOST_RENEWED:
         click.echo(f"members keep {_MOST_RENEWED} renewed certificates, and these are {len(renewed)}", err=True)
-    _replace(file, folder / RENEWED, "".join(it.text for it in renewed), mode=0o644)
+    file = folder / RENEWED
+    found = _read(file) if file.exists() else ""
+    if any(it.text not in found for it in renewed):
+        _replace(locked, file, "".join(it.text for it in renewed), mode=0o644)
 
 
 class _Certificate(NamedTuple):
@@ -272,9 +286,13 @@ def members(folder: Path | None) -> None:
     """List the certificates that this grid's authority has issued: when, the role, the name, the fingerprint, and
     whether it was revoked."""
     folder = folder or home()
-    revoked = _revoked(folder / REVOKED) or ""
-    for entry in _issued(folder / _REGISTER):
+    revoked, signed = (_revoked(folder / name) or "" for name in (REVOKED, _SIGNED))
+    entries = _issued(folder / _REGISTER)
+    for entry in entries:
         click.echo("  ".join([*entry, *(["revoked"] if entry[-1] in revoked else [])]))
+    for name in sorted({name for _, _, name, one in entries if one in signed and one not in revoked}):
+        why = f"{name} was revoked here, but {folder / REVOKED}, which a member has brought, lacks {name}"
+        click.echo(f"{why}; once more: phalanx grid revoke {name}", err=True)
 
 
 @grid.command()
@@ -291,13 +309,17 @@ def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Pa
     A certificate that is issued to NAME later is good.
     """
     authority, file, passphrase = _authority(folder, passphrase_file)
-    register, revoked = Path(file).with_name(_REGISTER), Path(file).with_name(REVOKED)
-    with _native.LockedFile(revoked) as locked:
+    register, revoked, signed = (Path(file).with_name(name) for name in (_REGISTER, REVOKED, _SIGNED))
+    with _native.LockedFolder(register.parent) as locked:
         named = [entry[1:] for entry in _issued(register) if entry[2] == name.lower() and role in (None, entry[1])]
         if not named:
             raise IdentityError(f"the register {register} has no certificate of {name}{f' as {role}' if role else ''}")
         entries = [(_now(), *entry) for entry in named]
-        text = _native.revoke_members(authority, file, passphrase, _revoked(revoked), entries)
+        # After the folder came back from a backup, a member may have brought a list with a higher number that lacks
+        # what was revoked since. The new list follows both.
+        earlier = [text for text in (_revoked(revoked), _revoked(signed)) if text]
+        text = _native.revoke_members(authority, file, passphrase, earlier, entries)
+        _replace(locked, signed, text, mode=0o600)
         _replace(locked, revoked, text, mode=0o644)
     click.echo(f"{revoked} names {name} now; your programs and commands carry it to the members that they reach")
 
@@ -310,7 +332,7 @@ def lock(folder: Path | None, passphrase_file: Path | None, new_passphrase_file:
     """Lock the authority's private key by a passphrase, or change the passphrase."""
     _, file, passphrase = _authority(folder, passphrase_file)
     new = _new_passphrase(new_passphrase_file, asks=True)
-    with _native.LockedFile(file) as locked:
+    with _native.LockedFolder(Path(file).parent) as locked:
         authority = _read(Path(file))  # another command may have changed the passphrase meanwhile
         _replace(locked, Path(file), _native.lock_grid(authority, file, passphrase, new), mode=0o600)
     click.echo(f"{file} is locked by your passphrase" if new else f"{file} is not locked any more")
@@ -329,17 +351,17 @@ def _authority(folder: Path | None, passphrase_file: Path | None) -> tuple[str, 
 
 
 def _register(authority_file: str, text: str) -> None:
-    """Notes in the register that a certificate was issued, and warns of others with its role and name that are good."""
+    """Notes in the register that a certificate was issued, and warns of others with its role and name that are good.
+
+    The folder must be locked.
+    """
     register = Path(authority_file).with_name(_REGISTER)
     role, name, _ = _native.certificate_of(text)
-    with _native.LockedFile(register):
-        revoked = _revoked(register.with_name(REVOKED)) or ""
-        before = [when for when, *of, one in _issued(register) if of == [role, name] and one not in revoked]
-        if before:
-            click.echo(
-                f"{name} was issued before, on {', '.join(before)}: who has that key can be {name} too", err=True
-            )
-        _note(register.parent, text)
+    revoked = _revoked(register.with_name(REVOKED)) or ""
+    before = [when for when, *of, one in _issued(register) if of == [role, name] and one not in revoked]
+    if before:
+        click.echo(f"{name} was issued before, on {', '.join(before)}: who has that key can be {name} too", err=True)
+    _note(register.parent, text)
 
 
 def _note(folder: Path, text: str) -> None:
@@ -418,10 +440,23 @@ def _login_name() -> str:
         raise IdentityError(f"user {os.getuid()} has no login name on this machine; say --user NAME") from None
 
 
-def _replace(file: _native.LockedFile, path: Path, text: str, *, mode: int) -> None:
+def _replace(locked: _native.LockedFolder, path: Path, text: str, *, mode: int) -> None:
     """A new file in place of an older one, whole at every moment."""
-    file.replace(text)
+    locked.replace(path, text)
     path.chmod(mode)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise IdentityError(f"{folder} cannot be made: {error}") from None
+
+
+def _check_new(path: Path) -> None:
+    """Ends a command that would not be able to write its file, before it registers anything."""
+    if path.exists():
+        raise IdentityError(f"{path} cannot be written: it exists already")
 
 
 def _write(path: Path, text: str) -> None:
