@@ -223,6 +223,8 @@ class Tls:
 
         while len(message) < count:
             message += self._drive(read)
+        if self._tls.pending():
+            raise Refused("a record is longer than its message")
         return bytes(message)
 
     def names(self) -> set[str]:

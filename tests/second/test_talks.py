@@ -178,7 +178,7 @@ def test_a_real_server_refuses_levels_that_it_does_not_offer(grid: Executors, st
         connection.sendall(SPACES)
         tls = Tls(connection, Member(grid.identity), server=False)
         tls.say(bytes([AUTHENTICATED] * 3) + hashlib.sha256(SPACES).digest())
-        assert tls.hear(3) == bytes([1 << SAFE | 1 << PRIVATE] * 3)
+        assert tls.hear(27)[:3] == bytes([1 << SAFE | 1 << PRIVATE] * 3)
         assert has_ended(connection)
     process = grid.started[-1]
     until(lambda: "wants authenticated" in process.stderr() + process.stdout(), timeout=PATIENCE, what="a refusal")
@@ -192,6 +192,26 @@ def test_a_real_server_refuses_a_preamble_that_was_changed(grid: Executors, serv
         tls.say(bytes([PRIVATE] * 3) + hashlib.sha256(SPACES).digest())
         assert has_ended(connection)
     says(grid, "changed on the way")
+
+
+def test_a_real_server_refuses_a_choice_with_bytes_behind_it(grid: Executors, server: str) -> None:
+    with reach(server) as connection:
+        connection.sendall(SPACES)
+        tls = Tls(connection, Member(grid.identity), server=False)
+        tls.say(bytes([PRIVATE] * 3) + hashlib.sha256(SPACES).digest() + b"\0")
+        assert has_ended(connection)
+    says(grid, "the peer's message is too long")
+
+
+@pytest.mark.parametrize("levels", [ALL_PRIVATE, (SAFE, PRIVATE, PRIVATE)], ids=str)
+def test_a_real_client_refuses_an_offer_with_bytes_before_its_end(
+    grid: Executors, tmp_path: Path, levels: Levels
+) -> None:
+    with (
+        listening(grid, bytes([0b1111] * 4)) as (address, _),
+        pytest.raises(px.PhalanxError, match="the peer's message is too long"),
+    ):
+        px.Space(address, identity=grid.identity, policy=policy(tmp_path, levels)).count()
 
 
 @pytest.mark.parametrize(
@@ -281,7 +301,7 @@ def varint(value: int) -> bytes:
 
 def list_of(grid: Executors, earlier: str | None, count: int) -> str:
     rows = [("2026-01-02T03:04:05Z", "executor", f"labpc{number}", f"{number:064x}") for number in range(count)]
-    return _native.revoke_members(grid._authority, "authority.pem", None, earlier, rows)
+    return _native.revoke_members(grid._authority, "authority.pem", None, [earlier] if earlier else [], rows)
 
 
 def test_it_tells_a_real_server_its_news_and_hears_those_of_it(tmp_path: Path) -> None:

@@ -247,8 +247,17 @@ fn hear<const N: usize>(connection: &mut Connection, socket: &mut impl Read) -> 
             Err(error) => return Err(error),
         }
         if heard == N {
+            check_end(connection)?;
             return Ok(word);
         }
+    }
+}
+
+/// Checks that no byte follows a message in its record.
+fn check_end(connection: &mut Connection) -> io::Result<()> {
+    match connection.reader().read(&mut [0]) {
+        Ok(1..) => Err(invalid("the peer's message is too long")),
+        _ => Ok(()),
     }
 }
 
@@ -344,6 +353,7 @@ impl AwaitedOffer {
         }
         let is_complete = self.heard == OFFER;
         if is_complete {
+            check_end(&mut self.connection)?;
             let offer = Offer::parse(&self.bytes)?;
             check_offered(self.levels, offer.levels)?;
             self.courier.iter().for_each(|courier| courier.heard(offer.news));
