@@ -26,17 +26,17 @@ const HANDSHAKE_LIMIT: usize = 256 * 1024;
 const EXPORTED: &[u8] = b"EXPORTER-phalanx-link";
 /// Length in bytes of a level, or a set of levels, for each mark.
 const WORD: usize = 3;
-/// Bytes of an offer: the levels, and what news the server has.
+/// Length in bytes of an offer: the levels, and the digest of the server's news.
 const OFFER: usize = WORD + NewsDigest::LENGTH;
 /// Bytes of a choice: the levels, and the digest of what the client sent in the clear.
 const CHOICE: usize = WORD + 32;
 
-/// What a server says at the end of a handshake.
+/// The server's last message of a handshake.
 #[derive(Debug, Clone, Copy)]
 pub struct Offer {
     /// The levels that it accepts, for each mark.
     pub levels: [LevelSet; 3],
-    /// The news that it has of its grid.
+    /// The digest of its news of the grid.
     pub news: NewsDigest,
 }
 
@@ -73,7 +73,7 @@ pub struct Shaken {
     resumed: bool,
     /// By which the link is closed when the peer's certificate is revoked.
     pub(crate) watch: Option<Watch>,
-    /// At a client that has waited for the offer: what news the server has.
+    /// At a client that has waited for the offer: the digest of the server's news.
     news: Option<NewsDigest>,
 }
 
@@ -116,7 +116,7 @@ impl Shaken {
         Ok(())
     }
 
-    /// From now on, this courier is told what news the server has, and looks for news while the link is open.
+    /// Gives the digest of the server's news to this courier, which also looks for news while the link is open.
     pub(crate) fn send(&mut self, courier: Arc<dyn Courier>) {
         self.watch = self.watch.take().map(|watch| watch.sending(courier.clone()));
         match (self.news, &mut self.awaited) {
@@ -334,7 +334,7 @@ pub struct AwaitedOffer {
     levels: Levels,
     bytes: [u8; OFFER],
     heard: usize,
-    /// Is told what news the server has.
+    /// Gets the digest of the server's news.
     courier: Option<Arc<dyn Courier>>,
 }
 

@@ -1,10 +1,10 @@
-//! What a server's log says about news that another member has brought.
+//! Log messages of a server about news that another member has brought.
 
 use crate::log::{Log, Severity};
 use phalanx_net::identity::{Brought, Taken};
 use phalanx_net::news::Learned;
 
-/// Says what was taken from the member of this name, and what could not be kept.
+/// Logs the news that the member of this name has brought, and those that could not be written.
 pub fn log_learned(log: &Log, learned: &Learned, from: &str) {
     learned.list.iter().for_each(|taken| log_taken(log, taken, from));
     log_brought(log, &learned.brought, from);

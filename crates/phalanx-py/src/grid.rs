@@ -184,7 +184,7 @@ pub fn renew_identity<'py>(
 /// How long a command waits for others that write in the folder of a grid. Each may have to unlock the authority's key.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longest time until Ctrl-C ends such a wait.
+/// Time between two checks for Ctrl-C during that wait.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A folder in which no other process replaces files, within a `with` statement. So what is read there stays true until it is
@@ -230,8 +230,8 @@ fn unwritten(file: &Path, why: impl Display) -> PyErr {
     raise("IdentityError", format!("{} cannot be written: {why}", file.display()))
 }
 
-/// Waits until news of the grid that this process learns and tells have arrived, at most for so many seconds. Returns what could not
-/// be written of them, as sentences.
+/// Waits until this process has exchanged all news of the grid, at most for so many seconds. Returns a sentence for each kind of news
+/// that could not be written.
 #[pyfunction]
 #[pyo3(signature = (seconds, /))]
 pub fn finish_news(py: Python<'_>, seconds: f64) -> Vec<String> {

@@ -32,16 +32,16 @@ class Crate:
         return f"pkg:cargo/{self.name}@{self.version}"
 
 
-def host() -> str:
-    """The machine that cargo builds for where it is told no other."""
+def rustc(field: str) -> str:
+    """What `rustc -vV` prints for a field: ``host`` is the machine that cargo builds for by default."""
     told = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
-    return next(line.removeprefix("host: ") for line in told.splitlines() if line.startswith("host: "))
+    return next(line.removeprefix(f"{field}: ") for line in told.splitlines() if line.startswith(f"{field}: "))
 
 
 def read(root: Path, options: Options) -> list[Crate]:
     """The crates of all libraries for a machine, with those that run while they are built. Sorted."""
     command = ["cargo", "metadata", "--locked", "--format-version", "1"]
-    command += ["--filter-platform", options.target or host()]
+    command += ["--filter-platform", options.target or rustc("host")]
     told = json.loads(subprocess.run(command, cwd=root, stdout=subprocess.PIPE, check=True).stdout)
     packages = {package["id"]: package for package in told["packages"]}
     nodes = {node["id"]: node["deps"] for node in told["resolve"]["nodes"]}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from phalanx_build.crates import EXTENSION, Crate
+from phalanx_build.crates import EXTENSION, Crate, rustc
 from phalanx_build.libraries import CRATES, DEBIAN
 
 NAME = "phalanx-grid.cdx.json"
@@ -62,8 +61,7 @@ def _component(crate: Crate) -> dict[str, Any]:
 
 def _standard_library() -> dict[str, Any]:
     """Rust's own library, which is linked into each of ours."""
-    told = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
-    release = next(line.removeprefix("release: ") for line in told.splitlines() if line.startswith("release: "))
+    release = rustc("release")
     purl = f"pkg:generic/rust-std@{release}"
     return _library(purl, "rust-std", release) | _licences(OWN)
 

@@ -17,7 +17,7 @@ from phalanx.grid import Grid
 from phalanx.transfer._files import THERE, Entry, Files, Unknown, hint, place_of, there
 from phalanx.words import AUTHENTICATED, KEPT, LEVELS, LINKS, Level
 
-#: Under this name a command's context has the error that its last line says how to read about.
+#: The key in a command's context of the error that its last line refers to.
 _EXPLAINED = "phalanx.explained"
 _LEVEL = click.option(
     "--level", type=click.Choice(LEVELS), help=f"The link's level; {AUTHENTICATED} [default: by policy]"

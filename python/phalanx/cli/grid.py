@@ -104,9 +104,7 @@ def issue(name: str, role: str, days: int, out: Path | None, folder: Path | None
     out = out or Path(f"{name}.pem")
     with _native.LockedFolder(Path(file).parent):
         text = _native.issue_member(authority, role, name, file, passphrase, days)
-        _check_new(out)
-        _register(file, text)  # before anyone can have it, so that it can be revoked
-        _write(out, text)
+        _hand_out(text, out, file)
     click.echo(f"{out} written; it holds a private key, so copy it to {name} over a safe way (scp)")
     if role == "executor":
         click.echo(f"there: phalanx executor --listen 0.0.0.0:7400 --identity {out.name}")
@@ -141,9 +139,7 @@ def sign(file: Path, days: int, out: Path | None, folder: Path | None, passphras
     out = out or file.with_suffix(".cert")
     with _native.LockedFolder(Path(authority_file).parent):
         role, name, certificates = _native.sign_member(authority, _read(file), authority_file, passphrase, days)
-        _check_new(out)
-        _register(authority_file, certificates)  # before anyone can have it, so that it can be revoked
-        _write(out, certificates)
+        _hand_out(certificates, out, authority_file)
     click.echo(f"{out} written: {name} is a member in the role {role}; if you did not expect that, remove it")
     click.echo(f"take it back to {name}, beside the key, and there: phalanx grid accept {out.name}")
 
@@ -453,10 +449,15 @@ def _make_folder(folder: Path) -> None:
         raise IdentityError(f"{folder} cannot be made: {error}") from None
 
 
-def _check_new(path: Path) -> None:
-    """Ends a command that would not be able to write its file, before it registers anything."""
-    if path.exists():
-        raise IdentityError(f"{path} cannot be written: it exists already")
+def _hand_out(text: str, out: Path, authority_file: str) -> None:
+    """Registers a certificate that was just signed, then writes it: nobody has one that cannot be revoked.
+
+    The folder must be locked.
+    """
+    if out.exists():
+        raise IdentityError(f"{out} cannot be written: it exists already")
+    _register(authority_file, text)
+    _write(out, text)
 
 
 def _write(path: Path, text: str) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pydicom
 from pydicom import Dataset
 from pydicom.multival import MultiValue
 from pydicom.pixels.processing import apply_rescale
@@ -23,6 +22,8 @@ from phalanx.demo.slices import Plane, Sides, Slab, Slice
 
 #: How many frames a projection looks through: the one asked for and those before it.
 LAYERS = 5
+#: ImageOrientationPatient and SequenceOfUltrasoundRegions, which are read along with the elements that describe pixels.
+GEOMETRY = [0x00200037, 0x00186011]
 #: The unit of an ultrasound region's pixels.
 CENTIMETRES = 3
 #: The sides of the patient against and along each axis of the patient's coordinates.
@@ -77,7 +78,7 @@ class _Frames:
         if scan.modality == "US":
             self._crop = scanned_part(self._plane(0))
         self._window = window_of(self._header, self.plane(0))
-        self._geometry = _geometry(path)
+        self._geometry = _geometry(self._header)
 
     def slice_of(self, shot: Shot, number: int) -> Slice:
         """The task for `shot`."""
@@ -92,7 +93,7 @@ class _Frames:
     def _plane(self, frame: int) -> Plane:
         try:
             with quietly():
-                values = pixel_array(self._path, index=frame, ds_out=self._header)
+                values = pixel_array(self._path, index=frame, ds_out=self._header, specific_tags=GEOMETRY)
             return brightness(values, self._header)[self._crop]
         except Exception as error:
             raise _Undecodable(" ".join(str(error).split())[-100:] or type(error).__name__) from error
@@ -142,10 +143,8 @@ def _first(value: Any) -> float | None:
     return None if value in (None, "") else float(value)
 
 
-def _geometry(path: Path) -> tuple[float, float | None, Sides | None]:
+def _geometry(header: Dataset) -> tuple[float, float | None, Sides | None]:
     """Height of a pixel / its width, its width in mm if that is known, and the sides of the patient if they are."""
-    with quietly():  # the header that comes with the pixels has no more than they need
-        header = pydicom.dcmread(path, stop_before_pixels=True)
     if region := _region(header):
         height, width = 10 * float(region.PhysicalDeltaY), 10 * float(region.PhysicalDeltaX)
         return height / width, width, None

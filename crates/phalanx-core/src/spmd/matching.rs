@@ -86,7 +86,7 @@ impl<R, M> Matching<R, M> {
         VecDeque::into_iter(failed).map(|(_, receive)| receive).collect()
     }
 
-    /// Whether a receive of this pattern would be the first that waits in its context, since no message is there for it.
+    /// Whether no receive is posted in the context of this pattern, and no stored message matches it.
     #[inline]
     pub fn would_wait(&self, pattern: &Pattern) -> bool {
         let waits = |queues: &Queues<R, M>| queues.posted.is_empty() && queues.unexpected.look(pattern).is_none();

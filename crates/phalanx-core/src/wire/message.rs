@@ -132,7 +132,7 @@ pub enum ToExecutor {
     Recruit { request: u32, levels: Levels, program: [u8; 16], waits: bool },
     /// End an interpreter at once.
     Release { request: u32 },
-    /// What the user tells about certificates of the grid.
+    /// The user's next message about revoked and renewed certificates.
     News(News),
     /// Heartbeat of the user.
     Beat,
@@ -155,7 +155,7 @@ pub enum FromExecutor {
     Refused { request: u32, reason: String },
     /// How an interpreter ended, by itself or because it was released.
     Ended { request: u32, how: String },
-    /// What the executor tells about certificates of the grid.
+    /// The executor's next message about revoked and renewed certificates.
     News(News),
     /// Heartbeat of the executor. Also lists the interpreters that are stopped, for example by a debugger or by the
     /// machine's owner.

@@ -1,8 +1,8 @@
-//! What members of a grid tell each other about its certificates: which ones were revoked, and which ones were renewed.
+//! News: the messages by which members of a grid exchange lists of revoked certificates, and renewed certificates.
 
 use serde::{Deserialize, Serialize};
 
-/// What a member has, in short. Two members with the same digest have the same.
+/// A summary of a member's news. Two members with equal digests have equal news.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NewsDigest {
     /// The number of the newest list of revoked certificates; 0: there is none.
@@ -32,7 +32,7 @@ impl NewsDigest {
         NewsDigest { revoked, renewed: renewed.try_into().expect("16 bytes") }
     }
 
-    /// Whether two ends that both take news have something to tell each other.
+    /// Whether both ends take news, and one end lacks some that the other has.
     pub fn differs(self, other: NewsDigest) -> bool {
         self != other && self != NewsDigest::NONE && other != NewsDigest::NONE
     }
@@ -42,12 +42,12 @@ impl NewsDigest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum News {
-    /// First message: what this end has.
+    /// The first message: the digest of the sender's news.
     Has(NewsDigest),
     /// The next bytes, in the body, of the list of revoked certificates with this number; `left` more follow.
     Revoked { number: u64, left: u64 },
     /// Some renewed certificates, in the body as PEM.
     Renewed,
-    /// This end has told everything. Not said on control links, which stay open.
+    /// The sender has sent all its news. Control links stay open and do not use this message.
     Done,
 }

@@ -131,8 +131,8 @@ impl Manners {
         !self.crowded && !self.at_sockets
     }
 
-    /// How often to look at one channel for the next message, before everything else is looked at. Where looks are rare, others have the
-    /// core between them: what others have sent meanwhile stays in its channels, and need not be kept.
+    /// The number of looks at one channel for the next message, before a round of progress on all channels. With more processes than
+    /// cores, the caller yields between two looks. Messages of other senders stay in their channels meanwhile.
     #[inline]
     pub fn tries(&self) -> u32 {
         match (self.looks_often(), self.was_calm() || self.at_sockets) {
@@ -142,7 +142,7 @@ impl Manners {
         }
     }
 
-    /// Lets others have the core. Whether nobody is to do that again now, because it took long.
+    /// Yields the core. Returns whether this process should stop yielding for now, because the yield took long.
     pub fn yield_once(&self) -> bool {
         let begun = Instant::now();
         std::thread::yield_now();

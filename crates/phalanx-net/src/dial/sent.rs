@@ -21,8 +21,7 @@ use std::time::{Duration, Instant};
 const MOST: usize = 8;
 /// Time to reach the server and to shake hands.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Two ends that have told each other everything and still differ are left alone for so long. One of them cannot keep what it
-/// was told, or it hides something.
+/// Pause after an exchange between two ends that still differ afterwards. One of them cannot store the news, or sends a wrong digest.
 const REST: Duration = Duration::from_secs(60);
 /// While a link is open, its client asks the server again after so long. News that the server has learned from others arrive so.
 /// Each time costs a resumed handshake: a server with 4096 clients has 14 a second.
@@ -33,7 +32,7 @@ const BACKOFF: Duration = if cfg!(test) { Duration::from_millis(50) } else { Dur
 const MOST_REMEMBERED: usize = 256;
 /// Pause between two looks whether all couriers are back, and between two tries to lock.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Tries to lock what is locked for a moment only.
+/// Tries to take a lock that is held for a moment only.
 const TRIES: usize = 20;
 
 /// The server, whose certificate may be renewed, and the files of this end's news.
@@ -49,10 +48,10 @@ struct Underway {
     told: HashMap<Pair, Told>,
 }
 
-/// The last courier of a pair of ends. What the server says that it has plays no part: it could say something else each time.
+/// The last courier of a pair of ends. The server's digest is not part of it, because a server could send another one each time.
 #[derive(Debug)]
 struct Told {
-    /// What this end had when the courier left.
+    /// This end's digest when the courier left.
     ours: NewsDigest,
     /// When it left, or failed.
     when: Instant,
@@ -162,7 +161,7 @@ impl Sent {
         has_left
     }
 
-    /// Takes note that there may be something to tell. One courier is due, also if a program has many links to one server.
+    /// Notes that an exchange may be needed. One courier is due, even if a program has many links to one server.
     fn note(&self, state: &mut State, ours: NewsDigest, rest: Duration) {
         let turn = underway().map_or(Turn::Never, |mut underway| underway.note(&self.pair, ours, rest));
         state.is_due |= turn == Turn::Now;

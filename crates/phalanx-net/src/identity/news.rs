@@ -1,5 +1,5 @@
-//! What a member keeps of the news that its grid's authority has signed: the newest list of revoked certificates, and renewed
-//! certificates. Members tell each other, see [`crate::news`].
+//! A member's copy of the news that its grid's authority has signed: the newest list of revoked certificates, and renewed
+//! certificates. Members exchange news ([`crate::news`]).
 
 use super::{Renewals, Revocations};
 use phalanx_core::wire::NewsDigest;
@@ -16,9 +16,9 @@ pub struct News {
     pub renewals: Option<Arc<Renewals>>,
 }
 
-/// Compares the news of both ends of a link, and takes care that none lacks what the other has.
+/// Compares the news of both ends of a link, and starts an exchange if they differ.
 pub trait Courier: Send + Sync + Debug {
-    /// Called when the server has proved itself, with what it has.
+    /// Called with the digest of the server's news, after the server has authenticated.
     fn heard(&self, theirs: NewsDigest);
 
     /// Called about once a second while the link is open.
@@ -26,7 +26,7 @@ pub trait Courier: Send + Sync + Debug {
 }
 
 impl News {
-    /// What the member has, in short. It has nothing if it has no files for news: its other processes would not learn it.
+    /// The digest of the member's news. A member without files for news takes none, because its other processes would not see them.
     pub fn digest(&self) -> NewsDigest {
         match &self.renewals {
             Some(renewals) if !self.files().is_empty() => {

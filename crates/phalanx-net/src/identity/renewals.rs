@@ -53,12 +53,12 @@ struct State {
     newest: Option<Newest>,
     /// The newest certificate, which is to be written into the identity file.
     identity: Unwritten,
-    /// What is kept, which is to be written to the first file.
+    /// The kept certificates, which are written to the first file.
     file: Unwritten,
     digest: Option<Digest>,
 }
 
-/// A digest that was computed. Strangers make a server say it, so each does not cost a pass over all certificates.
+/// A cached digest. A server sends it to every peer that connects, and should not hash all certificates each time.
 #[derive(Debug, Clone, Copy)]
 struct Digest {
     of: [u8; 16],
@@ -260,8 +260,8 @@ impl Renewals {
         found.into_iter().zip(&holders).filter(|(_, holder)| is_other(holder)).map(|(other, _)| other).collect()
     }
 
-    /// Keeps a verified certificate, if it is newer than the one that is kept of the same holder. If there are too many, those of the
-    /// first holders stay: so members that have heard of the same ones keep the same ones, whatever the order was.
+    /// Keeps a verified certificate if it is newer than the kept one of the same holder. Beyond [`MOST_RENEWED`], the certificates of the
+    /// first holders in their order stay, so that members with the same input keep the same certificates.
     fn keep(&self, state: &mut State, (holder, renewed): (Holder, Renewed)) -> Result<(), IdentityError> {
         let is_older = state.kept.get(&holder).is_some_and(|kept| kept.rank() >= renewed.rank());
         if is_older || renewed.validity.is_over() {
@@ -334,7 +334,7 @@ impl Renewals {
         Ok((holder == self.holder).then_some(renewed))
     }
 
-    /// Writes what is to be written by now. What fails is tried again later.
+    /// Writes the files that are due. A write that fails is retried later.
     fn write(&self, mut state: MutexGuard<'_, State>) -> io::Result<()> {
         let (identity, file) = (state.identity.begin(), state.file.begin());
         drop(state); // a write may take long, and handshakes need the state

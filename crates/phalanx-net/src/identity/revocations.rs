@@ -76,7 +76,7 @@ pub struct Watch {
 #[derive(Debug)]
 struct Watched {
     link: Weak<dyn Ends>,
-    /// Those of what its peer has shown.
+    /// The fingerprints of the certificates that the peer has presented.
     fingerprints: Vec<String>,
     courier: Option<Arc<dyn Courier>>,
 }
@@ -162,7 +162,7 @@ impl Revocations {
         Ok(Some(Taken { number, unwritten: self.write_due(state).err() }))
     }
 
-    /// Writes the newest list, if that is to be done by now. What fails is tried again later.
+    /// Writes the newest list if it is due. A write that fails is retried later.
     fn write_due(&self, mut state: MutexGuard<'_, State>) -> io::Result<()> {
         let (Some(patience), Some(file)) = (state.unwritten.begin(), self.files.first()) else { return Ok(()) };
         let (number, text) = (state.number, state.text.clone());

@@ -20,7 +20,7 @@ pub struct Certificates {
     known: Option<HashSet<String>>,
     /// Everything up to this number of changes was sent.
     sent: Option<u64>,
-    /// The other end has sent what is no renewed certificate. It is heard no more.
+    /// The other end has sent something that is no renewed certificate. This end ignores further ones.
     is_deaf: bool,
 }
 

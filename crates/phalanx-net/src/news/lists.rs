@@ -27,7 +27,7 @@ impl Lists {
         self.theirs = self.theirs.max(Some(number));
     }
 
-    /// Whether the other end has said what it has.
+    /// Whether the other end has sent the number of its list.
     pub fn has_heard(&self) -> bool {
         self.theirs.is_some()
     }

@@ -1,8 +1,8 @@
 //! How news of a grid travel: lists of revoked certificates, and renewed certificates.
 //!
 //! Two members that open a link to each other learn from the handshake whether they have the same news. If not, the client opens a
-//! link for news, over which each end sends what the other one lacks ([`talk`]). Control links carry news too, for as long as they
-//! are open. In both cases an [`Exchange`] decides what is sent.
+//! link for news, over which each end sends the news that the other lacks ([`talk`]). Control links carry news too, as long as they
+//! are open. In both cases an [`Exchange`] chooses the next message.
 
 mod certificates;
 mod lists;
@@ -35,7 +35,7 @@ pub struct Exchange {
     is_told: bool,
 }
 
-/// When an end says that it has told everything.
+/// When an end sends [`wire::News::Done`].
 #[derive(Debug, Clone, Copy)]
 enum Ending {
     Never,
@@ -45,7 +45,7 @@ enum Ending {
     Last,
 }
 
-/// What this end has learned from a message.
+/// The news that one message has brought.
 #[derive(Debug, Default)]
 pub struct Learned {
     /// A newer list of revoked certificates.

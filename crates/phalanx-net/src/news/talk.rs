@@ -1,4 +1,4 @@
-//! A link for news: both ends tell what the other one lacks, and then the link ends.
+//! A link for news: each end sends the news that the other lacks, and then the link ends.
 
 use super::{Exchange, Learned};
 use crate::frames::Frame;
@@ -20,8 +20,8 @@ const MOST_HEARD: usize = 4 << 20;
 const MOST_WAITING: usize = 1 << 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Tells the other end of a link what it lacks, and takes what it tells, until both have told everything, or until `is_over` says that
-/// this end stops. The exchange is that of a client or a server. `learned` gets what this end has learned.
+/// Exchanges news with the other end of a link, until both ends have sent all of theirs or `is_over` returns true. The exchange is that
+/// of a client or a server. `learned` is called for each message that was taken.
 ///
 /// # Errors
 /// The other end sends something else, or too much, or leaves or runs out of time before everything is told.

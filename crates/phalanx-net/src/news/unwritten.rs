@@ -1,4 +1,4 @@
-//! News that could not be written. A server's log says so. A program has none, so its end says what is noted here.
+//! News that could not be written to a file. A server logs this. A program has no log, so it warns at its end, from the notes here.
 
 use super::Learned;
 use crate::sync::lock;
@@ -8,7 +8,7 @@ use std::sync::Mutex;
 /// Why it could not be written, for each kind of news: each is said once.
 static UNWRITTEN: Mutex<BTreeMap<&str, String>> = Mutex::new(BTreeMap::new());
 
-/// Notes what could not be written of the news that a link has brought.
+/// Notes that news could not be written, and why.
 pub fn note_unwritten(learned: &Learned) {
     let list = learned.list.as_ref().and_then(|taken| taken.unwritten.as_ref());
     let kinds =
@@ -19,7 +19,7 @@ pub fn note_unwritten(learned: &Learned) {
     }
 }
 
-/// What was noted, as sentences for the user. Forgets it.
+/// Removes the notes, and returns them as sentences for the user.
 pub fn take_unwritten() -> Vec<String> {
     let noted = std::mem::take(&mut *lock(&UNWRITTEN));
     noted.into_iter().map(|(kind, why)| format!("{kind} could not be written here: {why}")).collect()

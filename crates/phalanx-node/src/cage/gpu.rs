@@ -1,16 +1,16 @@
-//! Devices of graphics processors, and what their drivers say of them.
+//! Device files of graphics processors, and the files in `/sys` that describe them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// How paths of devices begin: NVIDIA's with the folder of its partitions (MIG), AMD's, those through which programs compute on any card, and
-/// that of Windows' subsystem for Linux. What shows pictures on a screen, like `dri/card0`, is not among them.
+/// that of Windows' subsystem for Linux. Devices that drive a screen, like `dri/card0`, are not among them.
 const DEVICES: [&str; 4] = ["nvidia", "kfd", "dri/renderD", "dxg"];
-/// The same for what libraries read: which cards there are, and how they are connected.
+/// The same for files that libraries read to find the cards and how they are connected.
 const FACTS: [&str; 7] =
     ["bus/pci", "class/drm", "class/kfd", "devices/pci", "devices/virtual/kfd", "module/amdgpu", "module/nvidia"];
 
-/// What the grant `gpu` opens: devices in `dev`, to be written, and facts in `sys`, to be read.
+/// The paths that the grant `gpu` opens: devices in `dev` for writing, and facts in `sys` for reading.
 ///
 /// # Errors
 ///
@@ -23,7 +23,7 @@ pub(super) fn opened(dev: &Path, sys: &Path) -> Result<(Vec<PathBuf>, Vec<PathBu
     }
 }
 
-/// What is in a folder and begins so.
+/// The paths in a folder that begin like this.
 fn beginning(folder: &Path, begins: &[&str]) -> Vec<PathBuf> {
     let of = |begin: &str| {
         let (inner, name) = begin.rsplit_once('/').unwrap_or(("", begin));

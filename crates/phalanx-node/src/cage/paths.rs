@@ -63,10 +63,10 @@ impl Opened {
                 let (devices, facts) = gpu::opened(Path::new("/dev"), Path::new("/sys"))?;
                 paths.writable.extend(devices);
                 paths.readable.extend(facts);
-                continue;
+            } else {
+                let (path, writes) = read_grant(grant, &never)?;
+                if writes { &mut paths.writable } else { &mut paths.readable }.push(path);
             }
-            let (path, writes) = read_grant(grant, &never)?;
-            if writes { &mut paths.writable } else { &mut paths.readable }.push(path);
         }
         Ok(paths)
     }

@@ -20,8 +20,8 @@ pub(super) fn quota() -> Arc<Quota> {
     Quota::new("links for news", MOST, SHARE)
 }
 
-/// Serves any member of the grid, also one that may use no other service here: what it brings is signed by the grid's authority. A
-/// process that acts for a user brings nothing, because its user's program does.
+/// Serves any member of the grid, even one that may use no other service here, because the authority has signed all news. A process
+/// that acts for a user is refused: its user's program brings the news.
 pub(super) fn serve(mut peer: Peer, member: &Member) -> io::Result<()> {
     let (shaken, role, name, only) = peer.shake(member, LEVELS.exactly())?;
     check_whole(&name, only)?;

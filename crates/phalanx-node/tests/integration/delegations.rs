@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-use crate::options;
+use crate::{next_line, options};
 use phalanx_core::level::{Level, Levels, Policy};
 use phalanx_core::space::Options as SpaceOptions;
 use phalanx_core::wire::transfer::{Direction, Filter, Target};
@@ -15,7 +15,7 @@ use phalanx_node::log::Log;
 use phalanx_node::space::{Access, Client, Connect, ServerOptions};
 use phalanx_node::transfer::{Copy, CopyError, Exports, Here, Job, Report};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Services that cannot be delegated. Data links, streams and ranks have keys of their own.
@@ -118,13 +118,7 @@ impl Lab {
 
     /// The next line of the log with this text.
     fn hear(&self, text: &str) -> String {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let line = self.log.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap();
-            if line.contains(text) {
-                return line;
-            }
-        }
+        next_line(&self.log, text)
     }
 }
 

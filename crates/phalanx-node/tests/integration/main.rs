@@ -14,8 +14,21 @@ mod spaces;
 mod transfer;
 
 use phalanx_node::executor::Options;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 
 /// The options of an executor that serves everybody, and has one place, no spaces and no folders.
 fn options() -> Options {
     Options { capacity: 1, command: vec!["true".into()], python: "3.11".into(), ..Options::default() }
+}
+
+/// The next line of a log with this text.
+fn next_line(log: &Receiver<String>, text: &str) -> String {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let line = log.recv_timeout(until.saturating_duration_since(Instant::now())).expect("the log has such a line");
+        if line.contains(text) {
+            return line;
+        }
+    }
 }

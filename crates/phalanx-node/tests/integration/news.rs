@@ -1,7 +1,7 @@
 //! Links for news at the door of an executor: who may open them, how many, and what they may say.
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-use crate::options;
+use crate::{next_line, options};
 use phalanx_core::level::{Level, Levels, Mark};
 use phalanx_core::wire::{MAX_CONTROL_BODY, News, NewsDigest, decode, encode};
 use phalanx_net::dial::{Expected, dial};
@@ -63,13 +63,7 @@ impl Lab {
 
     /// The next line of the log with this text.
     fn hear(&self, text: &str) -> String {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let line = self.log.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap();
-            if line.contains(text) {
-                return line;
-            }
-        }
+        next_line(&self.log, text)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Long puts and gets between one run of memory and another, without a copy at either end.
 //!
-//! Other data travels inside the words of a window, which costs a copy at each end and keeps nobody's memory lent. Beyond
+//! Short data travels inside the words of a window. That costs a copy at each end, and the origin may reuse its buffer at once. Beyond
 //! [`PIECE`] bytes the data goes alone ([`Engine::send_awaited`]), into memory that awaits it:
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! get    origin, which awaits the data ── Fetch ──▶ target ── data, Done ──▶ origin
 //! ```
 //!
-//! Each end looks itself whether all of the data has come when the word behind it says so.
+//! When the word behind the data arrives, the receiver checks that all of the data is there.
 //!
 //! [`Engine::send_awaited`]: crate::process::engine::Engine::send_awaited
 
@@ -92,7 +92,7 @@ impl Window {
         }
     }
 
-    /// An operation on the target is done: whether the data of a get has come. The memory of a put is lent no longer.
+    /// Ends the use of lent memory by an operation on the target. Fails if the data of a get has not arrived.
     pub(super) fn end_long(&self, target: usize, long: &Long) -> Result<()> {
         match long {
             Long::No | Long::Put(_) => Ok(()),
@@ -109,7 +109,7 @@ impl Window {
     }
 }
 
-/// The target's half: nothing that the origin says is believed.
+/// The target's half. The target checks everything that the origin sends.
 impl Window {
     /// Heeds a word of another process about a long operation.
     pub(super) fn answer_long(&self, from: usize, word: Word) -> Option<Word> {
@@ -150,7 +150,7 @@ impl Window {
         Ok(number)
     }
 
-    /// The data of a long put should be here.
+    /// Checks that the data of a long put has arrived, and acknowledges it.
     fn end_put(&self, origin: usize, operation: u64) -> Option<Word> {
         let number = lock(&self.state).awaited.remove(&(origin, operation))?;
         let failure = match self.world.engine().end_await(number) {
@@ -181,12 +181,13 @@ impl Window {
         if run.length == 0 || self.is_dynamic() {
             return fail(Class::Arg, "a long operation of a window is empty, or the window is dynamic");
         }
-        let start = self.reach_of(self.comm.rank).locate(run.displacement, &run.runs())?;
-        Ok(start.wrapping_add_signed(run.offset as isize))
+        let runs = run.runs();
+        let base = self.reach_of(self.comm.rank).locate(run.displacement, &runs)?;
+        Ok(runs[0].start(base))
     }
 
-    /// From now on, long operations with a rank, or with None with all, use neither this window's memory nor that of its own
-    /// operations.
+    /// Ends the long operations between this process and a rank, or every rank if `with` is None. Afterwards the engine neither reads
+    /// nor writes this window's memory or the buffers of its operations.
     pub(super) fn end_longs(&self, with: Option<usize>) {
         let is_it = |rank: usize| with.is_none_or(|with| with == rank);
         let mut state = lock(&self.state);

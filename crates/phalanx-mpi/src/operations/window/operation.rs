@@ -18,7 +18,7 @@ pub(super) struct Operation {
     pub end: Option<Arc<End>>,
 }
 
-/// What a long operation has to do with the memory that the program lends ([`super::long`]).
+/// The state of a long put or get, during which the program lends its buffer ([`super::long`]).
 pub(super) enum Long {
     /// It is a short one.
     No,

@@ -224,7 +224,7 @@ impl Window {
         self.check_lives(target) // who is lost from now on is heard of, and nothing waits for it any more
     }
 
-    /// Nobody will answer an operation, which has ended already if the target was lost meanwhile.
+    /// Removes an operation whose word could not be sent. The loss of the target may have removed it already.
     pub(super) fn give_up(&self, id: usize, target: usize) {
         let mut state = lock(&self.state);
         if state.operations.get(id).is_some_and(|operation| operation.target == target) {

@@ -129,6 +129,11 @@ impl Reach<'_> {
 }
 
 impl Runs {
+    /// The address of the first run, where offsets count from `base`.
+    pub fn start(&self, base: usize) -> usize {
+        base.wrapping_add_signed(self.offset as isize)
+    }
+
     fn is_within(&self, start: i128, low: i128, size: usize) -> bool {
         let first = start.checked_add(self.offset as i128);
         let far = (self.stride as i128).checked_mul(self.count.saturating_sub(1) as i128);
@@ -161,10 +166,10 @@ pub(super) fn total(runs: &[Runs]) -> Result<usize> {
 /// The memory of the runs, if they are one.
 ///
 /// # Safety
-/// Memory at `start` must hold the runs, and nobody else may use them as long as this is used.
+/// Memory at `start` must hold the runs. No other reference to it may exist as long as the slice does.
 pub(super) unsafe fn one_run<'a>(start: usize, runs: &[Runs]) -> Option<&'a mut [u8]> {
-    let [Runs { offset, length, count: 1, .. }] = runs else { return None };
-    let start = std::ptr::with_exposed_provenance_mut::<u8>(start).wrapping_offset(*offset as isize);
+    let [run @ Runs { length, count: 1, .. }] = runs else { return None };
+    let start = std::ptr::with_exposed_provenance_mut(run.start(start));
     // SAFETY: the caller's promise.
     Some(unsafe { std::slice::from_raw_parts_mut(start, *length as usize) })
 }

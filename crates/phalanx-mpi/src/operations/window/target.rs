@@ -123,7 +123,7 @@ impl super::state::State {
         self.unasked[target].clear();
     }
 
-    /// What an operation that a target has answered has to do with lent memory.
+    /// Takes the long put or get out of an operation that its target has answered.
     fn take_long(&mut self, from: usize, id: usize) -> Long {
         let operation = self.operations.get_mut(id).filter(|operation| operation.target == from);
         operation.map_or(Long::No, |operation| std::mem::replace(&mut operation.long, Long::No))

@@ -26,7 +26,7 @@ pub(super) enum Word {
     Complete,
     /// To a rank that waits for a lock in shared memory: it may be free now.
     Look,
-    /// To the target: a long put into one run of memory, whose data follows when the target has said where to ([`super::long`]).
+    /// To the target: a long put into one run of memory ([`super::long`]). The data follows after [`Word::Wanted`].
     Offer { operation: u64, displacement: i64, offset: i64, length: u64 },
     /// To the origin: the number under which the target awaits the data.
     Wanted { operation: u64, number: u64 },

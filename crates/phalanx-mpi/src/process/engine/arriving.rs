@@ -27,8 +27,8 @@ pub(super) enum Into {
     Nowhere,
 }
 
-/// Frames taken from one peer before the next one's turn: at most, and, but for one round in many, for each request that is waited
-/// for. What nobody waits for is cheaper to leave in its channel than to keep.
+/// Frames taken from one peer before the next peer's turn: at most, and for each request that the caller waits for. One round in many
+/// takes the maximum. A message without a receive is cheaper to leave in its channel than to store.
 const TURN: u64 = 64;
 const FOR_EACH: u64 = 8;
 

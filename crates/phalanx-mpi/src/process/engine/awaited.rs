@@ -1,5 +1,5 @@
-//! Data for which both ends know their memory beforehand: it needs no message that a receive has to match, and no copy at either
-//! end. The receiver awaits the data and tells the sender the number of that; the sender's frame names the number.
+//! Data for which both ends know their buffers beforehand. It is not matched with a receive, and neither end copies it. The receiver
+//! registers its buffer under a number and sends the number to the sender. The frame with the data names that number.
 
 use super::request::Request;
 use super::{Engine, Envelope, Outgoing, Path, Target, Waiting};
@@ -34,16 +34,16 @@ impl Engine {
         has_come
     }
 
-    /// Sends data that a process awaits under this number. Borrowed memory is lent until the process says that it has the data, or
-    /// until [`Engine::keep_data`].
+    /// Sends data that a process awaits under this number. A borrowed buffer must stay valid until the receiver has acknowledged the
+    /// data, or until [`Engine::keep_data`].
     pub fn send_awaited(&mut self, to: u32, context: u64, number: u64, data: Outgoing) {
         let length = data.length() as u64;
         let header = Header { kind: Kind::Data as u16, context, id: number, length, ..Header::default() };
         self.transmit(to, header, data, None);
     }
 
-    /// The memory of such data for a process is lent no longer, under this number or, with None, under any: what has not gone out
-    /// yet is copied.
+    /// Copies the part of borrowed data for a process that was not sent yet, so that the buffer may be reused. `number` selects one
+    /// transfer; None selects all in this context.
     pub fn keep_data(&mut self, to: u32, context: u64, number: Option<u64>) {
         let is_it = |it: &&mut Waiting| {
             let of_number = number.is_none_or(|number| it.header.id == number);

@@ -44,7 +44,7 @@ impl Engine {
         true
     }
 
-    /// Whether [`Engine::receive_short`] may be used: no such message has come before, nothing else was begun or is to be moved.
+    /// Whether [`Engine::receive_short`] may be used: no matching message is stored, no request is open, and no frame waits for room.
     #[inline]
     pub fn may_receive_short(&mut self, pattern: &Pattern) -> bool {
         let is_quiet = self.blocked == 0

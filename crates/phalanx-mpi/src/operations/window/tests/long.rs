@@ -100,7 +100,7 @@ fn what_others_say_of_long_data_is_checked() {
             let fetch = Word::Fetch { operation, displacement, offset, length, number: operation };
             window.tell(1 - rank, &fetch, &[]).expect("a peer");
         }
-        // What was never offered; what is not behind the word; and what nobody awaits.
+        // An offer without data, the end of a put that was never offered, and answers that no operation awaits.
         let offer = Word::Offer { operation: 7, displacement: 0, offset: 0, length };
         let fetch = Word::Fetch { operation: 8, displacement: 0, offset: 0, length, number: 1 << 40 };
         let [sent, other] = [7, 9].map(|operation| Word::Sent { operation });
