@@ -201,6 +201,17 @@ def test_who_keeps_the_grid_is_renewed_at_once(tmp_path: Path) -> None:
     assert user.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_certificate_is_renewed_in_the_second_in_which_it_was_made(tmp_path: Path) -> None:
+    for number in range(4):
+        grid("issue", f"ws{number}", "--out", f"ws{number}.pem")
+        done = grid("renew", f"ws{number}")
+        assert f"ws{number} in the role executor: good until 20" in done.output, done
+    assert renewed(tmp_path) == ["ws0", "ws1", "ws2", "ws3"]
+    before = (tmp_path / "home" / "renewed.pem").read_text()
+    assert "no certificate is in the last third" in grid("renew").output
+    assert (tmp_path / "home" / "renewed.pem").read_text() == before
+
+
 def test_what_cannot_be_renewed_is_said(tmp_path: Path) -> None:
     grid("issue", "ws7", "--out", "ws7.pem")
     grid("issue", "ws8", "--out", "ws8.pem")

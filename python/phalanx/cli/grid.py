@@ -194,7 +194,7 @@ def renew(names: tuple[str, ...], days: int | None, folder: Path | None, passphr
         before = {it.holder: it for it in newest}
         for text in texts:
             (new,) = _certificates(text, authority)
-            if new.until <= before[new.holder].until:
+            if new.until < before[new.holder].until:
                 raise IdentityError(f"the certificate of {new.name} is good until {before[new.holder].end} already")
         for text in texts:
             _note(folder, text)
@@ -249,6 +249,11 @@ class _Certificate(NamedTuple):
         """Whose it is. A certificate is renewed for the same holder."""
         return self.role, self.name, self.key
 
+    @property
+    def rank(self) -> tuple[int, str]:
+        """Of two certificates of a holder the one with the higher rank counts, as at members."""
+        return self.until, self.fingerprint
+
 
 def _certificates(text: str, authority: str) -> list[_Certificate]:
     """The certificates in a text."""
@@ -271,7 +276,7 @@ def _newest(folder: Path, authority: str) -> list[_Certificate]:
     newest = dict[tuple[str, str, str], _Certificate]()
     for it in _certificates(_read(file), authority) if file.exists() else []:
         is_good = it.fingerprint in registered and it.fingerprint not in revoked
-        if is_good and (it.holder not in newest or newest[it.holder].until < it.until):
+        if is_good and (it.holder not in newest or newest[it.holder].rank < it.rank):
             newest[it.holder] = it
     return list(newest.values())
 
