@@ -115,7 +115,7 @@ MUTATIONS = [
     Mutation(
         "blocks are not numbered",
         "crates/phalanx-net/src/seal.rs",
-        "        self.sequence += 1;",
+        "        self.secrets.number += 1;",
     ),
 ]
 

@@ -22,8 +22,9 @@ MODULES = {
     "phalanx-net": [
         "address copy forks pages preamble private_folder replace sync",
         "body",
-        "memory",
-        "frames identity seal sealed socket",
+        "memory seal",
+        "connection frames sealed socket",
+        "identity",
         "blocks runtime tls transport",
         "stream",
         "link",

@@ -16,7 +16,6 @@ from api.executors import Executors
 from phalanx import _native
 from second.link import (
     AUTHENTICATED,
-    BLOCKS_PER_SECRET,
     CLEAR,
     FILES,
     NEWS,
@@ -70,9 +69,9 @@ def reach(address: str) -> socket.socket:
 
 
 @contextmanager
-def dialled(grid: Executors, address: str, levels: Levels, ahead: bool = False) -> Iterator[Link]:
+def dialled(grid: Executors, address: str, levels: Levels, ahead: bool = False, by_tls: bool = False) -> Iterator[Link]:
     with reach(address) as connection:
-        yield connect(connection, Member(grid.identity), SPACES, levels, ahead)
+        yield connect(connection, Member(grid.identity), SPACES, levels, ahead, by_tls)
 
 
 def says(grid: Executors, words: str) -> None:
@@ -106,9 +105,19 @@ def test_it_dials_a_real_server(grid: Executors, server: str, levels: Levels, ah
         assert client.take(None, 1) == tuple_of(long, 1)
 
 
+def test_a_private_link_is_one_of_tls(grid: Executors, server: str) -> None:
+    """Python's library of TLS alone reads and writes it, and goes on to other keys when it likes."""
+    with px.Space(f"{server}/tls") as real, dialled(grid, server, ALL_PRIVATE, by_tls=True) as link:
+        client = Client(link, "tls")
+        client.out("from a library of TLS", 1)
+        assert real.inp("from a library of TLS", int) == ("from a library of TLS", 1)
+        real.out("x" * 600_000, 1)
+        assert client.take(None, 1) == tuple_of("x" * 600_000, 1)
+
+
 @contextmanager
 def listening(
-    grid: Executors, offer: bytes, secure: bool = False
+    grid: Executors, offer: bytes, secure: bool = False, by_tls: bool = False
 ) -> Iterator[tuple[str, Future[list[tuple[int, int, bytes]]]]]:
     """The second implementation as a server of one client: its address, and what it hears."""
     member = Member(grid.issue("executor", "second"))
@@ -119,7 +128,7 @@ def listening(
             connection, _ = listener.accept()
             with connection:
                 connection.settimeout(PATIENCE)
-                return serve(accept(connection, member, SPACES, offer), secure)
+                return serve(accept(connection, member, SPACES, offer, by_tls=by_tls), secure)
 
         host, port = listener.getsockname()
         yield f"{host}:{port}/jobs", threads.submit(work)
@@ -149,6 +158,14 @@ def test_a_real_client_dials_it(grid: Executors, tmp_path: Path, levels: Levels)
     assert {level for level, _, _ in arrived[1:]} == {data if secure else base}
 
 
+def test_a_real_client_dials_a_library_of_tls(grid: Executors, tmp_path: Path) -> None:
+    with listening(grid, bytes([0b1111] * 3), by_tls=True) as (address, heard):
+        with px.Space(address, identity=grid.identity, policy=policy(tmp_path, ALL_PRIVATE)) as space:
+            space.out("y" * 600_000, 42)
+            assert space.inp(str, 42) == ("y" * 600_000, 42)
+        assert {level for level, _, _ in heard.result(PATIENCE)} == {PRIVATE}
+
+
 def test_a_real_client_takes_what_is_offered(grid: Executors, tmp_path: Path) -> None:
     with listening(grid, bytes([1 << PRIVATE] * 3)) as (address, heard):
         with px.Space(address, identity=grid.identity, policy=policy(tmp_path, (SAFE, SAFE, SAFE))) as space:
@@ -156,19 +173,17 @@ def test_a_real_client_takes_what_is_offered(grid: Executors, tmp_path: Path) ->
         assert {level for level, _, _ in heard.result(PATIENCE)} == {PRIVATE}
 
 
-def test_both_ends_go_over_the_ratchet(grid: Executors, server: str) -> None:
-    """By empty blocks, which count."""
-    with px.Space(f"{server}/ratchet") as real, dialled(grid, server, ALL_PRIVATE) as link:
-        client = Client(link, "ratchet")
-        before = link.sends.secret
-        for _ in range(64):
-            many = (BLOCKS_PER_SECRET - link.sends.number) // 2 + 1
-            link.connection.sendall(b"".join(link.sends.seal(PRIVATE, b"") for _ in range(many)))
-            if link.sends.secret != before:
-                break
-        assert link.sends.secret != before
-        client.out("behind the ratchet", 1)
-        assert real.inp("behind the ratchet", int) == ("behind the ratchet", 1)
+@pytest.mark.parametrize("levels", [ALL_PRIVATE, MIXED[0]], ids=str)
+def test_an_end_goes_on_to_other_keys(grid: Executors, server: str, levels: Levels) -> None:
+    name = f"updates-{levels[0]}"
+    with px.Space(f"{server}/{name}", secure=levels != ALL_PRIVATE) as real, dialled(grid, server, levels) as link:
+        client, traffic = Client(link, name), set[bytes]()
+        for round_ in range(3):
+            traffic.add(link.sends.traffic)
+            client.out("under other keys", round_)
+            assert real.inp("under other keys", int) == ("under other keys", round_)
+            link.connection.sendall(link.sends.update())
+        assert len(traffic) == 3
 
 
 def test_a_real_server_refuses_levels_that_it_does_not_offer(grid: Executors, strict: str) -> None:
@@ -250,8 +265,14 @@ ATTACKS: dict[str, Attack] = {
     "repeated": lambda link, frame: link.sends.seal(SAFE, frame) * 2,
     "dropped": lambda link, frame: [link.sends.seal(SAFE, b"x"), link.sends.seal(SAFE, frame)][1],
     "other direction": lambda link, frame: link.receives.seal(SAFE, frame),
-    "too long": lambda link, frame: ((1 << 18) + 1 << 8 | 0x5A).to_bytes(4, "little") + frame,
-    "no level": lambda link, frame: b"\x5c\0\0\0" + frame,
+    "too long": lambda link, frame: b"\x5a" + ((1 << 18) + 1).to_bytes(4, "little") + frame,
+    "a record too long": lambda link, frame: b"\x17\3\3" + ((1 << 14) + 18).to_bytes(2, "big") + frame,
+    "a record of nothing": lambda link, frame: b"\x17\3\3\0\x10" + frame,
+    "an alert": lambda link, frame: link.sends.record(21, b"\1\0") + link.sends.seal(SAFE, frame),
+    "asks for other keys": lambda link, frame: (
+        link.sends.record(22, bytes([24, 0, 0, 1, 1])) + link.sends.seal(SAFE, frame)
+    ),
+    "no level": lambda link, frame: b"\x5b\0\0\0\0" + frame,
     "two levels": lambda link, frame: link.sends.seal(SAFE, frame[:20]) + link.sends.seal(PRIVATE, frame[20:]),
 }
 

@@ -11,9 +11,11 @@ import pytest
 from cryptography.exceptions import InvalidTag
 from second.aegis import mac
 from second.link import (
-    BLOCKS_PER_SECRET,
     CHECKSUM,
+    HEAD,
+    KEY_UPDATE,
     MAGIC,
+    RECORDS_PER_SECRET,
     Direction,
     Refused,
     effective,
@@ -45,14 +47,13 @@ def test_what_the_keys_depend_on(case: dict[str, Any]) -> None:
 def test_the_exporter_of_tls() -> None:
     case = VECTORS["exporter"]
     secret, context = bytes.fromhex(case["secret"]), bytes.fromhex(case["context"])
-    exported = tls_exporter(secret, "TLS_AES_128_GCM_SHA256", case["label"].encode(), context, 64)
+    exported = tls_exporter(secret, case["label"].encode(), context, 64)
     assert exported.hex() == case["client"] + case["server"]
 
 
-def direction(secret: str, number: int) -> Direction:
-    made = Direction(bytes.fromhex(secret))
-    made.number = number
-    return made
+def direction(block: dict[str, Any]) -> Direction:
+    """Before this block."""
+    return Direction(bytes.fromhex(block["traffic"]), bytes.fromhex(block["exported"]), block["number"])
 
 
 def payload_of(block: dict[str, Any]) -> bytes:
@@ -61,26 +62,31 @@ def payload_of(block: dict[str, Any]) -> bytes:
 
 @pytest.mark.parametrize("name", LINKS)
 def test_keys_and_blocks(name: str) -> None:
-    link = LINKS[name]
-    sends = direction(link["secret"], link["begins_at"])
-    receives = direction(link["secret"], link["begins_at"])
-    for block in link["blocks"]:
-        wire = sends.seal(block["level"], payload_of(block))
-        assert (sends.secret.hex(), sends.number) == (block["secret"], block["number"] + 1)
-        keys = (sends.private.hex(), sends.safe.hex(), sends.iv.hex())
-        assert keys == (block["key_private"], block["key_safe"], block["iv"])
+    blocks = LINKS[name]["blocks"]
+    sends, receives = direction(blocks[0]), direction(blocks[0])
+    for block in blocks:
+        assert (sends.traffic.hex(), sends.exported.hex()) == (block["traffic"], block["exported"])
+        assert sends.number == block["number"]
+        keys = (sends.private, sends.private_iv, sends.safe, sends.safe_iv)
+        names = ("key_private", "iv_private", "key_safe", "iv_safe")
+        assert [key.hex() for key in keys] == [block[name] for name in names]
+        if "message" in block:
+            assert bytes.fromhex(block["message"]) == KEY_UPDATE
+            payload, wire = b"", sends.update()
+        else:
+            payload = payload_of(block)
+            wire = sends.seal(block["level"], payload)
         assert hashlib.sha256(wire).hexdigest() == block["sha256"]
         assert wire.hex() == block.get("wire", wire.hex())
-        level, behind = length_of(wire[:4])
-        assert (level, behind) == (block["level"], len(wire) - 4)
-        assert receives.open(wire[:4], wire[4:]) == payload_of(block)
+        assert length_of(wire[:HEAD]) == (block["level"], len(wire) - HEAD)
+        assert receives.open(wire[:HEAD], wire[HEAD:]) == payload
 
 
-def test_a_link_goes_on_behind_the_ratchet() -> None:
-    secrets = [block["secret"] for block in LINKS["ratchet"]["blocks"]]
-    assert len(set(secrets)) == 2
-    assert LINKS["ratchet"]["begins_at"] < BLOCKS_PER_SECRET
-    assert LINKS["checksums"]["secret"] == CHECKSUM.hex()
+def test_a_link_goes_on_behind_an_update() -> None:
+    blocks = LINKS["update"]["blocks"]
+    assert len({block["traffic"] for block in blocks}) == len({block["exported"] for block in blocks}) == 2
+    assert [block["number"] for block in blocks if "message" in block] == [RECORDS_PER_SECRET + 1]
+    assert LINKS["checksums"]["blocks"][0]["exported"] == CHECKSUM.hex()
 
 
 @pytest.mark.parametrize("name", ["safe", "private"])
@@ -91,17 +97,17 @@ def test_what_was_altered_does_not_open(name: str) -> None:
     for at in range(len(wire)):
         altered = wire[:at] + bytes([wire[at] ^ 1]) + wire[at + 1 :]
         with pytest.raises((Refused, InvalidTag)):
-            opens(direction(link["secret"], block["number"]), altered, block["level"])
+            opens(direction(block), altered, block["level"])
     with pytest.raises((Refused, InvalidTag)):
-        opens(direction(link["secret"], block["number"] + 1), wire, block["level"])
+        opens(direction({**block, "number": block["number"] + 1}), wire, block["level"])
 
 
 def opens(by: Direction, wire: bytes, least: int) -> bytes:
     """The payload of a block that is all there."""
-    _, behind = length_of(wire[:4], least)
-    if behind != len(wire) - 4:
+    _, behind = length_of(wire[:HEAD], least)
+    if behind != len(wire) - HEAD:
         raise Refused("bytes are missing, or left")
-    return by.open(wire[:4], wire[4:])
+    return by.open(wire[:HEAD], wire[HEAD:])
 
 
 def test_the_mac_is_the_one_of_the_draft() -> None:

@@ -1,11 +1,11 @@
-//! What blocks of 256 KiB save over records of TLS, which have 16 KiB (docs/decisions/0008).
+//! What blocks of 256 KiB would save over records of TLS, which have 16 KiB (docs/decisions/0008).
 //!
 //! `cargo bench -p phalanx-net --bench records` prints GB/s and CPU seconds a GB, both ends together, as medians with quartiles. Messages of
 //! 1 MB go from one thread to another over TCP on the loopback interface. The sender copies a message into its buffer and seals it there,
 //! with AES-128-GCM; the receiver ends with the plaintext in the message's own memory.
 //!
-//! - `blocks`: as phalanx does, each read straight into the message's memory and opened there.
-//! - `records, copied`: read into a buffer, opened there, and copied, as TLS libraries do.
+//! - `blocks`: each read straight into the message's memory and opened there.
+//! - `records, copied`: read into a buffer, opened there, and copied, as phalanx does.
 //! - `records, straight`: as good as it can get. One `readv` fetches sixteen records, their payloads straight into the message's memory, where
 //!   they are opened. The byte with which TLS ends a record's plaintext is left out, which makes this possible.
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails says so")]

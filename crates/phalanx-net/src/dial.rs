@@ -13,13 +13,13 @@ mod sent;
 pub use crate::transport::{Dialled, Target, Transport, dial, dial_by, look_up};
 pub use sent::finish;
 
+use crate::connection::Connection;
 use crate::identity::{Client, IdentityError, KeyedCertificate, is_same_member, role_and_name};
 use crate::link::{Link, Reader};
 use crate::preamble::Preamble;
 use crate::socket::{Socket, Timed};
 use crate::tls::{Shaken, choose, choose_ahead};
 use phalanx_core::level::{LevelSet, Levels};
-use rustls::Connection;
 use sent::Sent;
 use std::convert::Infallible;
 use std::fmt::Debug;

@@ -399,7 +399,7 @@ impl Outbox {
     }
 
     /// The pieces in order.
-    pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+    pub fn pieces(&self) -> impl Iterator<Item = &Bytes> + Clone {
         self.pieces.iter().map(|piece| &piece.bytes)
     }
 

@@ -10,6 +10,7 @@
 pub mod address;
 pub mod blocks;
 pub mod body;
+pub mod connection;
 pub mod copy;
 pub mod dial;
 pub mod forks;

@@ -3,22 +3,25 @@
 //! TLS carries the handshake and one message from each end after it: the server's [`Offer`], with the levels that it accepts,
 //! and the client's choice among them. A client that knows the levels already sends its choice without waiting for the offer
 //! ([`choose_ahead`]), so the link is ready for it after one round trip. Other clients wait for the offer and decide then
-//! ([`choose`]). What follows is protected by [`crate::seal`] with secrets from the handshake's exporter (RFC 8446,
-//! section 7.5).
+//! ([`choose`]). What follows is protected by [`crate::seal`]. Its private blocks are the next records of the same connection, under the same
+//! keys. Safe ones have keys from the handshake's exporter (RFC 8446, section 7.5).
 
+use crate::connection::Connection;
 use crate::identity::{Courier, Revocations, Watch, is_delegated};
-use crate::seal::{Context, SECRET};
+use crate::seal::{Context, SECRET, Secrets};
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{NewsDigest, PREFIX, decode, encode};
 use ring::digest::{SHA256, digest};
+use rustls::HandshakeKind;
 use rustls::pki_types::CertificateDer;
-use rustls::{Connection, HandshakeKind};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Content type, version and length before a record.
 pub const RECORD_HEAD: usize = 5;
+/// The only content type of records that are never protected, nor counted.
+const CHANGE_CIPHER_SPEC: u8 = 20;
 /// Longest record on the wire, in bytes (RFC 8446, section 5.2).
 const RECORD: usize = RECORD_HEAD + 16 * 1024 + 256;
 /// Limit in bytes on what a peer may send before the handshake is complete. rustls itself limits one message to 64 KiB.
@@ -79,21 +82,24 @@ pub struct Shaken {
 
 impl Shaken {
     /// Derives the keys for a link of these levels after a handshake. `said`: the bytes that the client sent in the
-    /// clear before.
-    fn of(connection: &mut Connection, levels: Levels, said: &[u8]) -> io::Result<Shaken> {
+    /// clear before. `sent`, `heard`: how many records went each way behind the handshake.
+    fn of(connection: &mut Connection, levels: Levels, said: &[u8], sent: u64, heard: u64) -> io::Result<Shaken> {
         let mut exported = Zeroizing::new([0; 2 * SECRET]);
         let context = [&Mark::ALL.map(|mark| levels.of(mark) as u8), said].concat();
         connection.export_keying_material(&mut exported[..], EXPORTED, Some(&context)).map_err(invalid)?;
         let (of_client, of_server) = exported.split_at(SECRET);
-        let [of_client, of_server] =
-            [of_client, of_server].map(|half| Context::new(half.try_into().expect("is a half")));
+        let [client, server] = connection.traffic()?;
+        let secrets = |traffic, exported: &[u8], number| {
+            let exported = Zeroizing::new(exported.try_into().expect("is a half"));
+            Context::new(Secrets { traffic, exported, number })
+        };
+        let (seal, open) = match connection.is_client() {
+            true => (secrets(client, of_client, sent), secrets(server, of_server, heard)),
+            false => (secrets(server, of_server, sent), secrets(client, of_client, heard)),
+        };
         let shown = connection.peer_certificates().filter(|shown| !shown.is_empty());
         let shown = shown.ok_or_else(|| invalid("the peer has no certificate"))?.to_vec();
         let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-        let (seal, open) = match connection {
-            Connection::Client(_) => (of_client, of_server),
-            Connection::Server(_) => (of_server, of_client),
-        };
         Ok(Shaken { levels, seal, open, awaited: None, shown, resumed, watch: None, news: None })
     }
 
@@ -126,14 +132,25 @@ impl Shaken {
         }
     }
 
-    /// The offer that the server has still to send to a client that has [chosen ahead](choose_ahead), for a receiver other
-    /// than a link's reader. Until the offer was heard, nothing else that has arrived may be used.
-    pub fn take_awaited(&mut self) -> Option<AwaitedOffer> {
-        self.awaited.take()
+    /// Whether the client has [chosen ahead](choose_ahead), and the server has still to send its offer. Until it was heard,
+    /// nothing else that has arrived may be used.
+    pub fn awaits_offer(&self) -> bool {
+        self.awaited.is_some()
     }
 
-    /// The contexts that seal and open blocks, for use without a link. After [`choose_ahead`] only once the
-    /// [awaited offer](Shaken::take_awaited) was heard.
+    /// Takes the record at the start of `bytes`, which is the awaited offer or comes before it, for a receiver other than a
+    /// link's reader. Returns its length. `None`: it is incomplete.
+    pub fn hear_offer(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        let Some(awaited) = &mut self.awaited else { return Ok(None) };
+        let Some((record, complete)) = awaited.hear(bytes)? else { return Ok(None) };
+        if let Some(number) = complete {
+            self.open.begin_at(number);
+            self.awaited = None;
+        }
+        Ok(Some(record))
+    }
+
+    /// The contexts that seal and open blocks, for use without a link, once no offer [is awaited](Shaken::awaits_offer).
     pub fn into_contexts(self) -> (Context, Context) {
         (self.seal, self.open)
     }
@@ -157,10 +174,10 @@ pub fn offer(
     socket: &mut (impl Read + Write),
 ) -> io::Result<Shaken> {
     let offer = offer.into();
-    drive(&mut connection, socket)?;
+    let tickets = drive(&mut connection, socket)?;
     connection.writer().write_all(&offer.to_bytes())?;
-    send(&mut connection, socket)?;
-    let choice: [u8; CHOICE] = hear(&mut connection, socket)?;
+    let sent = tickets + send(&mut connection, socket)?;
+    let (choice, heard): ([u8; CHOICE], u64) = hear(&mut connection, socket)?;
     let levels: Levels = decode(&choice[..WORD]).map_err(invalid)?;
     if let Some(level) = not_offered(levels, offer.levels) {
         return Err(invalid(format!("the peer wants {level}, which is not offered")));
@@ -168,7 +185,7 @@ pub fn offer(
     if choice != choice_of(levels, said) {
         return Err(invalid("the peer began a connection for something else, which was changed on the way"));
     }
-    Shaken::of(&mut connection, levels, said)
+    Shaken::of(&mut connection, levels, said, sent, heard)
 }
 
 /// What a client that has said this in the clear sends inside TLS, to choose the levels.
@@ -204,8 +221,9 @@ pub fn choose_ahead(
 ) -> io::Result<Shaken> {
     connection.writer().write_all(&choice_of(levels, said))?; // TLS keeps it until the server is authenticated
     drive(&mut connection, socket)?;
-    let mut shaken = Shaken::of(&mut connection, levels, said)?;
-    shaken.awaited = Some(AwaitedOffer { connection, levels, bytes: [0; OFFER], heard: 0, courier: None });
+    let choices = 1; // behind the handshake's records, which have other keys
+    let mut shaken = Shaken::of(&mut connection, levels, said, choices, 0)?;
+    shaken.awaited = Some(AwaitedOffer { connection, levels, bytes: [0; OFFER], heard: 0, records: 0, courier: None });
     Ok(shaken)
 }
 
@@ -217,12 +235,13 @@ pub fn choose<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     socket: &mut (impl Read + Write),
 ) -> io::Result<Shaken> {
     drive(&mut connection, socket)?;
-    let offer = Offer::parse(&hear(&mut connection, socket).map_err(refused)?)?;
+    let (offer, heard) = hear(&mut connection, socket).map_err(refused)?;
+    let offer = Offer::parse(&offer)?;
     let levels = choose(offer.levels).map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
     check_offered(levels, offer.levels)?;
     connection.writer().write_all(&choice_of(levels, said))?;
-    send(&mut connection, socket)?;
-    Ok(Shaken { news: Some(offer.news), ..Shaken::of(&mut connection, levels, said)? })
+    let sent = send(&mut connection, socket)?;
+    Ok(Shaken { news: Some(offer.news), ..Shaken::of(&mut connection, levels, said, sent, heard)? })
 }
 
 /// A peer that hangs up after it has shown its certificate has refused this client.
@@ -236,19 +255,23 @@ fn refused(error: io::Error) -> io::Error {
     }
 }
 
-/// The next message of the peer inside TLS.
-fn hear<const N: usize>(connection: &mut Connection, socket: &mut impl Read) -> io::Result<[u8; N]> {
-    let (mut word, mut heard) = ([0; N], 0);
+/// The next message of the peer inside TLS, and the number of records up to its end.
+fn hear<const N: usize>(connection: &mut Connection, socket: &mut impl Read) -> io::Result<([u8; N], u64)> {
+    let (mut word, mut heard, mut records) = ([0; N], 0, 0);
     loop {
         match connection.reader().read(&mut word[heard..]) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => heard += count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => take(connection, &receive(socket)?)?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let record = receive(socket)?;
+                records += count(&record);
+                take(connection, &record)?;
+            }
             Err(error) => return Err(error),
         }
         if heard == N {
             check_end(connection)?;
-            return Ok(word);
+            return Ok((word, records));
         }
     }
 }
@@ -269,12 +292,13 @@ pub fn is_no_tls(error: &io::Error) -> bool {
         && said.is_none_or(|error| matches!(error, rustls::Error::InvalidMessage(_)))
 }
 
-fn drive(connection: &mut Connection, socket: &mut (impl Read + Write)) -> io::Result<()> {
+/// Does the handshake. Returns how many records a server has sent behind it: its tickets.
+fn drive(connection: &mut Connection, socket: &mut (impl Read + Write)) -> io::Result<u64> {
     let mut received = 0;
     loop {
-        send(connection, socket)?;
+        let sent = send(connection, socket)?;
         if !connection.is_handshaking() {
-            return Ok(());
+            return Ok(sent);
         }
         let record = receive(socket)?;
         received += record.len();
@@ -288,11 +312,24 @@ fn drive(connection: &mut Connection, socket: &mut (impl Read + Write)) -> io::R
     }
 }
 
-fn send(connection: &mut Connection, socket: &mut impl Write) -> io::Result<()> {
+/// Sends what TLS has to say. Returns how many records it were.
+fn send(connection: &mut Connection, socket: &mut impl Write) -> io::Result<u64> {
+    let mut records = Vec::new();
     while connection.wants_write() {
-        connection.write_tls(socket)?;
+        connection.write_tls(&mut records)?;
     }
-    Ok(())
+    socket.write_all(&records)?;
+    Ok(count(&records))
+}
+
+/// The number of records among these that TLS counts.
+fn count(mut records: &[u8]) -> u64 {
+    let mut count = 0;
+    while let Some((head, rest)) = records.split_first_chunk::<RECORD_HEAD>() {
+        count += u64::from(head[0] != CHANGE_CIPHER_SPEC);
+        records = rest.get(usize::from(u16::from_be_bytes([head[3], head[4]]))..).unwrap_or_default();
+    }
+    count
 }
 
 /// Reads exactly one record, because what follows the handshake is not for TLS.
@@ -334,17 +371,21 @@ pub struct AwaitedOffer {
     levels: Levels,
     bytes: [u8; OFFER],
     heard: usize,
+    /// How many records have come.
+    records: u64,
     /// Gets the digest of the server's news.
     courier: Option<Arc<dyn Courier>>,
 }
 
 impl AwaitedOffer {
-    /// Takes the record at the start of `bytes`. Returns its length, and whether the offer is complete. `None`: the
-    /// record is incomplete. Fails if the server refuses, or does not offer what the client has chosen.
-    pub fn hear(&mut self, bytes: &[u8]) -> io::Result<Option<(usize, bool)>> {
+    /// Takes the record at the start of `bytes`. Returns its length and, if the offer is complete, the number of the next
+    /// record, where an opener [begins](crate::blocks::Opener::begin_at). `None`: the record is incomplete. Fails if the
+    /// server refuses, or does not offer what the client has chosen.
+    pub fn hear(&mut self, bytes: &[u8]) -> io::Result<Option<(usize, Option<u64>)>> {
         let Some(head) = bytes.first_chunk() else { return Ok(None) };
         let length = record_length(*head)?;
         let Some(record) = bytes.get(..length) else { return Ok(None) };
+        self.records += count(record);
         take(&mut self.connection, record)?;
         match self.connection.reader().read(&mut self.bytes[self.heard..]) {
             Ok(count) => self.heard += count,
@@ -358,7 +399,7 @@ impl AwaitedOffer {
             check_offered(self.levels, offer.levels)?;
             self.courier.iter().for_each(|courier| courier.heard(offer.news));
         }
-        Ok(Some((length, is_complete)))
+        Ok(Some((length, is_complete.then_some(self.records))))
     }
 }
 

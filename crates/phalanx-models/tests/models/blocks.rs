@@ -9,7 +9,7 @@ use crate::explore_all;
 use phalanx_core::level::{Level, Levels};
 use phalanx_models::Model;
 use phalanx_net::blocks::{Cut, Opener, Sealer, carried};
-use phalanx_net::seal::{Context, SECRET};
+use phalanx_net::seal::{Context, HEAD, SECRET, head};
 use std::fmt::{self, Write};
 use std::io;
 
@@ -118,7 +118,10 @@ fn altered(block: &[u8], way: Way) -> Vec<u8> {
             let at = if at < 0 { bytes.len() - at.unsigned_abs() } else { at.unsigned_abs() };
             bytes[at] ^= 1;
         }
-        Way::Says(level) => bytes[0] = 0x58 + level as u8,
+        Way::Says(level) => {
+            let payload = bytes.len() - HEAD;
+            bytes[..HEAD].copy_from_slice(&head(level, payload));
+        }
     }
     bytes
 }

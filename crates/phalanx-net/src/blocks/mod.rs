@@ -14,7 +14,7 @@ pub use opener::{Block, Cut, Opener};
 pub use placed::{Placed, TAIL};
 pub use sealer::{Around, Sealer};
 
-use crate::seal::{BLOCK, PLAIN_BLOCK, TAG, has_tag};
+use crate::seal::{BLOCK, PLAIN_BLOCK, RECORD, RECORD_TAIL, TAG};
 use phalanx_core::level::{Level, Levels};
 use std::ops::RangeInclusive;
 
@@ -27,11 +27,19 @@ pub fn carried(levels: Levels) -> Carried {
 }
 
 /// Longest payload of a block of this level, in bytes.
-fn longest(level: Level) -> usize {
-    if has_tag(level) { BLOCK } else { PLAIN_BLOCK }
+pub fn longest(level: Level) -> usize {
+    match level {
+        Level::Clear | Level::Authenticated => PLAIN_BLOCK,
+        Level::Safe => BLOCK,
+        Level::Private => RECORD,
+    }
 }
 
 /// Bytes behind the payload of a block of this level.
-fn tag_length(level: Level) -> usize {
-    if has_tag(level) { TAG } else { 0 }
+fn tail_length(level: Level) -> usize {
+    match level {
+        Level::Clear | Level::Authenticated => 0,
+        Level::Safe => TAG,
+        Level::Private => RECORD_TAIL,
+    }
 }

@@ -1,7 +1,7 @@
 //! The receiving end's blocks.
 
-use super::{Carried, Placed, longest, tag_length};
-use crate::seal::{Context, HEAD, PLAIN_BLOCK, TAG, altered, has_tag, head, parse};
+use super::{Carried, Placed, longest, tail_length};
+use crate::seal::{Context, HEAD, Opened, PLAIN_BLOCK, TAG, altered, has_tag, head, parse};
 use phalanx_core::level::Level;
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
@@ -26,7 +26,12 @@ impl Block {
 
     /// The length of all of it, in bytes.
     pub fn length(self) -> usize {
-        HEAD + self.payload + tag_length(self.level)
+        HEAD + self.payload + tail_length(self.level)
+    }
+
+    /// Whether its payload can be received where it stays. A private one is decrypted first.
+    pub fn stays(self) -> bool {
+        self.level == Level::Safe
     }
 
     /// Its first bytes.
@@ -63,6 +68,11 @@ impl Opener {
     /// The opener of a link that carries these levels. `keys`: `None` where no block has a tag.
     pub fn new(keys: Option<Context>, carried: Carried) -> Opener {
         Opener { keys, plain_level: *carried.start(), carried, longest: PLAIN_BLOCK, plain: 0 }
+    }
+
+    /// Sets the number of the next block, for a receiver that has heard records of TLS before.
+    pub fn begin_at(&mut self, number: u64) {
+        self.keys.iter_mut().for_each(|keys| keys.begin_at(number));
     }
 
     /// Limits all payloads to so many bytes, for a receiver that keeps a block in memory of this size.
@@ -115,31 +125,35 @@ impl Opener {
         self.plain = self.plain.saturating_sub(count);
     }
 
-    /// Opens the block at the start of the bytes in place, all of which is there. Returns where its payload is.
+    /// Opens the block at the start of the bytes in place, all of which is there. Returns where its payload is. A private block
+    /// may hold a message of TLS in its place: then there is no payload.
     pub fn open_at(&mut self, block: Block, bytes: &mut [u8]) -> Result<Range<usize>> {
         let payload = HEAD..HEAD + block.payload;
-        let (before, tag) = bytes.split_at_mut(payload.end);
-        self.open(block, &mut before[HEAD..], tag)?;
+        if let (Level::Private, Some(keys)) = (block.level, &mut self.keys) {
+            return match keys.open_record(&mut bytes[HEAD..block.length()])? {
+                Opened::Payload => Ok(payload),
+                Opened::Message => Ok(HEAD..HEAD),
+            };
+        }
+        let (before, tag) = bytes.split_at(payload.end);
+        self.check(block, &before[HEAD..], tag)?;
         Ok(payload)
     }
 
-    /// Opens a block whose payload was received where it stays.
-    pub fn open_placed(&mut self, placed: &Placed, payload: &mut [u8]) -> Result<()> {
-        self.open(placed.block(), payload, placed.tag())
+    /// Checks a block whose payload was received where it stays.
+    pub fn open_placed(&mut self, placed: &Placed, payload: &[u8]) -> Result<()> {
+        self.check(placed.block(), payload, placed.tag())
     }
 
-    /// Checks a block in place, and decrypts it if it is private. Fails if it is not the next one that the peer protected.
-    fn open(&mut self, block: Block, payload: &mut [u8], tag: &[u8]) -> Result<()> {
-        match &mut self.keys {
-            Some(keys) if has_tag(block.level) => {
-                let tag: &[u8; TAG] = tag.first_chunk().ok_or_else(altered)?;
-                keys.open(block.level, payload, *tag)
-            }
-            Some(keys) => {
-                keys.pass();
+    /// Fails if a block is not the next one that the peer protected, or if it is private.
+    fn check(&mut self, block: Block, payload: &[u8], tag: &[u8]) -> Result<()> {
+        match (&mut self.keys, block.level) {
+            (_, Level::Private) | (None, Level::Safe) => Err(altered()),
+            (Some(keys), Level::Safe) => keys.check(payload, *tag.first_chunk::<TAG>().ok_or_else(altered)?),
+            (keys, Level::Clear | Level::Authenticated) => {
+                keys.iter_mut().for_each(Context::pass);
                 Ok(())
             }
-            None => Ok(()),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 /// Bytes that are received behind the payload: the block's tag, and the next block's head in the same system call.
 pub const TAIL: usize = TAG + HEAD;
 
-/// A protected block that is being received: its payload into the memory where it stays, its tag here. The receiver says
+/// A safe block that is being received: its payload into the memory where it stays, its tag here. The receiver says
 /// how many bytes have come, those of the payload first.
 #[derive(Debug)]
 pub struct Placed {

@@ -3,11 +3,11 @@
 use super::{Carried, longest};
 use crate::copy::append;
 use crate::forks::Owner;
-use crate::seal::{Context, HEAD, TAG, has_tag, head};
+use crate::seal::{Context, HEAD, RECORD_TAIL, TAG, UPDATE, has_tag, head};
 use phalanx_core::level::Level;
 use std::io::{Error, ErrorKind, Result};
 
-/// What stands before and behind a block's payload.
+/// What stands before and behind the payload of a block that is not private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Around {
     /// The bytes before the payload.
@@ -40,18 +40,7 @@ impl Sealer {
         self.owner.check()
     }
 
-    /// Protects a payload in place, which encrypts it if the level is private.
-    #[inline]
-    pub fn seal(&mut self, level: Level, payload: &mut [u8]) -> Result<Around> {
-        if level < Level::Private {
-            return self.enclose(level, payload.len(), std::iter::once(&*payload));
-        }
-        let head = self.begin(level, payload.len())?;
-        let tag = self.keys.as_mut().map(|keys| keys.seal(head, payload));
-        Ok(Around { head, tag })
-    }
-
-    /// Protects a payload of `length` bytes that goes as it is, in pieces: not a private one.
+    /// Protects a payload of `length` bytes that goes as it is, in pieces. A private one does not.
     pub fn enclose<'a>(
         &mut self,
         level: Level,
@@ -73,28 +62,48 @@ impl Sealer {
         Ok(Around { head, tag })
     }
 
-    /// Appends a block with a copy of the payload's pieces.
+    /// Appends a block with a copy of the payload's pieces. A private one is encrypted there.
     #[inline]
     pub fn append<'a>(
         &mut self,
         level: Level,
-        pieces: impl Iterator<Item = &'a [u8]>,
+        pieces: impl Iterator<Item = &'a [u8]> + Clone,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let start = out.len();
-        out.extend_from_slice(&[0; HEAD]);
-        pieces.for_each(|piece| append(out, piece));
-        match self.seal(level, &mut out[start + HEAD..]) {
-            Ok(Around { head, tag }) => {
-                out[start..start + HEAD].copy_from_slice(&head);
-                tag.iter().for_each(|tag| out.extend_from_slice(tag));
-                Ok(())
+        let length = pieces.clone().map(<[u8]>::len).sum();
+        if level == Level::Private {
+            self.begin(level, length)?;
+            let mut update = [0; UPDATE];
+            if self.update_due(&mut update) {
+                out.extend_from_slice(&update);
             }
-            Err(error) => {
-                out.truncate(start);
-                Err(error)
-            }
+            let start = out.len();
+            out.extend_from_slice(&[0; HEAD]);
+            pieces.for_each(|piece| append(out, piece));
+            out.extend_from_slice(&[0; RECORD_TAIL]);
+            return self.seal(&mut out[start..]);
         }
+        let Around { head, tag } = self.enclose(level, length, pieces.clone())?;
+        out.extend_from_slice(&head);
+        pieces.for_each(|piece| append(out, piece));
+        tag.iter().for_each(|tag| out.extend_from_slice(tag));
+        Ok(())
+    }
+
+    /// Puts a message of TLS into these bytes, which goes before the next private block, if one is due. Whether it is.
+    #[inline]
+    pub fn update_due(&mut self, out: &mut [u8; UPDATE]) -> bool {
+        self.owner.check().is_ok() && self.keys.as_mut().is_some_and(|keys| keys.update_due(out))
+    }
+
+    /// Makes a private block of these bytes: a head to be filled in, the payload, and [`RECORD_TAIL`] bytes more. An
+    /// [update](Sealer::update_due) must not be due.
+    #[inline]
+    pub fn seal(&mut self, block: &mut [u8]) -> Result<()> {
+        let payload = block.len().checked_sub(HEAD + RECORD_TAIL);
+        self.begin(Level::Private, payload.ok_or_else(|| invalid("a block has a head and a tail"))?)?;
+        self.keys.iter_mut().for_each(|keys| keys.seal_record(block));
+        Ok(())
     }
 
     /// The head of the next block, if this process may send it.

@@ -21,6 +21,7 @@ pub use renewals::{Brought, MOST_RENEWED, Renewals, is_same_member};
 pub use revocations::{Ends, LONGEST_LIST, Revocations, Revoked, RevokedList, Taken, Watch};
 pub use validity::Validity;
 
+use crate::connection::Connection;
 pub(crate) use delegation::is_delegated;
 use delegation::{Acts, Verifier, wrong};
 use hybrid::X25519MlKem768;
@@ -28,15 +29,15 @@ use pinned::Pinned;
 use rcgen::{CertificateParams, KeyPair};
 pub(crate) use renewals::Holder;
 use renewals::{Newest, with_certificate};
-use rustls::client::{ClientConfig, ClientConnection, Resumption};
+use rustls::client::{ClientConfig, Resumption};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ServerConfig, ServerConnection, ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::server::{ServerConfig, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{Connection, InconsistentKeys, RootCertStore, SignatureScheme};
+use rustls::{InconsistentKeys, RootCertStore, SignatureScheme};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -221,13 +222,13 @@ impl KeyedCertificate {
             .with_client_cert_resolver(self.signing()?);
         config.resumption = Resumption::disabled();
         let name = ServerName::try_from("interpreter.phalanx").expect("is a DNS name");
-        Ok(Connection::Client(ClientConnection::new(Arc::new(config), name)?))
+        Ok(Connection::client(&config, name)?)
     }
 
     /// The server's side of a link that accepts only the peer with the certificate `expected`.
     pub fn server_of(&self, expected: &[u8]) -> Result<Connection, IdentityError> {
         let verifier = Arc::new(Pinned::new(expected, provider()));
-        Ok(Connection::Server(ServerConnection::new(server(verifier, self, 0)?)?))
+        Ok(Connection::server(&*server(verifier, self, 0)?)?)
     }
 }
 
@@ -392,7 +393,7 @@ impl Member {
     /// [`role_and_name`].
     pub fn server(&self) -> Result<Connection, IdentityError> {
         let server = self.newest_own().map_or_else(|| self.server.clone(), |newest| newest.server);
-        Ok(Connection::Server(ServerConnection::new(server)?))
+        Ok(Connection::server(&server)?)
     }
 }
 
@@ -418,7 +419,7 @@ impl Client {
 
     /// The client's side of another link.
     pub fn connect(&self) -> Result<Connection, IdentityError> {
-        Ok(Connection::Client(ClientConnection::new(self.config.clone(), self.role.dns())?))
+        Ok(Connection::client(&self.config, self.role.dns())?)
     }
 }
 
@@ -482,8 +483,8 @@ fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     let make = || {
         let mut provider = rustls::crypto::ring::default_provider();
-        // Both ends are phalanx, so the fastest suite and the hybrid key exchange can come first.
-        provider.cipher_suites.sort_by_key(|suite| suite.suite() != rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
+        // Both ends are phalanx, so one suite is enough, that of private blocks, and the hybrid key exchange can come first.
+        provider.cipher_suites.retain(|suite| suite.suite() == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
         provider.kx_groups.insert(0, &X25519MlKem768);
         Arc::new(provider)
     };

@@ -228,7 +228,7 @@ impl Reader {
     /// Reads once into the buffer. If less came than there was room for, the socket is empty, and a second read would
     /// be a wasted system call.
     fn read_buffer(&mut self, waits: bool, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
-        let room = READ_AT_ONCE.max(self.wanted);
+        let room = self.room();
         let spare = &mut self.buffer[self.kept..][..room];
         let (socket, counters) = (self.link.socket(), self.link.counters());
         if self.shares {
@@ -247,6 +247,13 @@ impl Reader {
         self.use_buffer(on_frame)?;
         // More of a body that has begun will come, and is read straight to its final memory.
         Ok(count == room || self.reads_body())
+    }
+
+    /// How much to read into the buffer at once: a whole block, and much of a large body that comes in private ones.
+    fn room(&mut self) -> usize {
+        let is_bulk = self.level == Some(Level::Private)
+            && self.assembler.body().is_some_and(|body| body.missing() >= READ_AT_ONCE);
+        if is_bulk { self.buffer.len() - self.kept } else { READ_AT_ONCE.max(self.wanted) }
     }
 
     /// Handles the bytes at the start of the buffer, all of them unprotected frames, and a file that came with them.
@@ -269,7 +276,8 @@ impl Reader {
         while let Some(awaited) = &mut self.awaited {
             let Some((record, complete)) = awaited.hear(&self.buffer[used..self.kept])? else { break };
             used += record;
-            if complete {
+            if let Some(number) = complete {
+                self.opener.iter_mut().for_each(|opener| opener.begin_at(number));
                 self.awaited = None;
             }
         }
@@ -335,7 +343,7 @@ impl Reader {
     /// Directs the rest of a block straight into the body, if all of it belongs to the body. The part already in the
     /// buffer, from `begin` on, is copied.
     fn goes_direct(&mut self, block: Block, begin: usize) -> bool {
-        let body = self.assembler.body().filter(|_| block.payload() >= ALONE);
+        let body = self.assembler.body().filter(|_| block.stays() && block.payload() >= ALONE);
         let Some(room) = body.and_then(|body| body.room(block.payload())) else { return false };
         self.placed = Some(Placed::begin(block, &self.buffer[begin..self.kept], room));
         true
@@ -365,7 +373,7 @@ impl Reader {
             return Ok(count == missing);
         }
         // SAFETY: the whole payload was read.
-        let payload = unsafe { std::slice::from_raw_parts_mut(payload.as_mut_ptr().cast::<u8>(), length) };
+        let payload = unsafe { std::slice::from_raw_parts(payload.as_ptr().cast::<u8>(), length) };
         let opener = self.opener.as_mut().expect("blocks come with keys only");
         timed(placed.block(), self.link.counters(), || opener.open_placed(&placed, payload))?;
         // SAFETY: they were read and decrypted.

@@ -1,7 +1,7 @@
 //! The bytes that a link writes next: taken from the outbox, and sealed if the level requires it.
 
 use super::{Counters, LinkError};
-use crate::blocks::{Around, Sealer};
+use crate::blocks::{Around, Sealer, longest};
 use crate::frames::Outbox;
 use crate::seal::{BLOCK, PLAIN_BLOCK};
 use crate::socket::Socket;
@@ -89,8 +89,8 @@ impl Writer {
         let began = Instant::now();
         let made = match level {
             Level::Clear | Level::Authenticated => enclose(level, bytes, sealer, &mut self.plain),
-            Level::Safe => blocks(bytes).try_for_each(|block| enclose(level, block, sealer, &mut self.plain)),
-            Level::Private => blocks(bytes).try_for_each(|block| {
+            Level::Safe => blocks(level, bytes).try_for_each(|block| enclose(level, block, sealer, &mut self.plain)),
+            Level::Private => blocks(level, bytes).try_for_each(|block| {
                 let pieces = block.pieces().map(|piece| &piece[..]);
                 sealer.append(level, pieces, &mut self.sealed)
             }),
@@ -133,9 +133,10 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected)
 }
 
-/// Cuts bytes into blocks. A long piece starts a new block.
-fn blocks(mut bytes: Outbox) -> impl Iterator<Item = Outbox> {
-    std::iter::from_fn(move || (bytes.bytes() > 0).then(|| bytes.take_before(BLOCK, ALONE)))
+/// Cuts bytes into blocks. A long piece starts a new safe block, which can be received where it stays.
+fn blocks(level: Level, mut bytes: Outbox) -> impl Iterator<Item = Outbox> {
+    let alone = if level == Level::Safe { ALONE } else { usize::MAX };
+    std::iter::from_fn(move || (bytes.bytes() > 0).then(|| bytes.take_before(longest(level), alone)))
 }
 
 /// Appends a block that refers to the bytes in place.

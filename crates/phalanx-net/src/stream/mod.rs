@@ -1,8 +1,9 @@
 //! The streams of a transfer (paper 003, section III). Each is a connection with its own security context that carries
 //! frames one way. A separate pool of threads reads and writes them ([`Turns`], section IV).
 //!
-//! A frame is a block of [`crate::blocks`]. It stays in one piece of memory from the disk to the cipher to the socket,
-//! and on the way back.
+//! A frame is a block of [`crate::blocks`]. At private it is a length and a payload in as many blocks as it takes, because those are
+//! shorter. It stays in one piece of memory from the disk to the socket and on the way back: blocks are made and opened where the
+//! payload lies, which moves by as many bytes as stand between them.
 
 mod incoming;
 mod outgoing;
@@ -15,17 +16,23 @@ pub use outgoing::Outgoing;
 pub use turns::{Stream, Turn, Turns};
 
 use crate::blocks::{Opener, Sealer};
-use crate::seal::{BLOCK, Context, HEAD, SECRET, TAG};
+use crate::seal::{BLOCK, Context, HEAD, RECORD, RECORD_TAIL, SECRET, TAG, UPDATE};
 use crate::tls::Shaken;
 use phalanx_core::level::Level;
-use phalanx_core::wire::transfer::RECORD;
+use phalanx_core::wire::transfer;
 use std::io;
 use std::ops::{Deref, DerefMut};
 
 /// Longest payload of a frame, in bytes.
 pub const PAYLOAD: usize = BLOCK;
-/// Bytes of a frame around its payload.
+/// Bytes of a frame around its payload, but at private.
 const AROUND: usize = HEAD + TAG;
+/// Bytes of the length before the payload of a private frame.
+const LENGTH: usize = 4;
+/// Bytes of the longest private frame: its blocks are full, but for the last one.
+const SEALED: usize = LENGTH + PAYLOAD + (PAYLOAD / RECORD + 1) * (HEAD + RECORD_TAIL);
+/// Bytes before the payload of a private frame that is to be sent: room for all that will stand between.
+const GAP: usize = SEALED - PAYLOAD + UPDATE;
 /// The key of checksums is public. A checksum detects damage, not an attacker.
 const CHECKSUM: [u8; SECRET] = *b"phalanx: checksum, not a secret!";
 
@@ -55,8 +62,8 @@ impl Protection {
     }
 }
 
-/// Memory for one frame and the head of the next. Behind the head and the first record's head, bytes are aligned so
-/// that processors and the system copy them fastest.
+/// Memory for one frame and the head of the next. Behind the first record's head, bytes are aligned so that processors and the
+/// system copy them fastest.
 #[derive(Debug)]
 struct Frame {
     bytes: Box<[u8]>,
@@ -67,9 +74,11 @@ struct Frame {
 const LINE: usize = 64;
 
 impl Frame {
-    fn new() -> Frame {
-        let bytes = vec![0; LINE + AROUND + PAYLOAD + HEAD].into_boxed_slice();
-        let start = LINE - (bytes.as_ptr() as usize + HEAD + RECORD) % LINE;
+    /// A frame at this level, with so many bytes before its payload.
+    fn new(level: Level, before: usize) -> Frame {
+        let room = if level == Level::Private { GAP + PAYLOAD } else { AROUND + PAYLOAD };
+        let bytes = vec![0; LINE + room + HEAD].into_boxed_slice();
+        let start = LINE - (bytes.as_ptr() as usize + before + transfer::RECORD) % LINE;
         Frame { bytes, start }
     }
 }

@@ -1,12 +1,14 @@
 //! The sending end of a stream.
 
-use super::{Frame, PAYLOAD, Protection};
+use super::{Frame, GAP, LENGTH, PAYLOAD, Protection};
 use crate::blocks::{Around, Sealer};
-use crate::seal::HEAD;
+use crate::copy::move_ahead;
+use crate::seal::{HEAD, RECORD, RECORD_TAIL, UPDATE};
 use crate::socket::Socket;
 use crate::tls::Shaken;
 use phalanx_core::level::Level;
 use std::io;
+use std::iter::once;
 use std::ops::Range;
 
 /// Sends frames, one at a time, as the socket takes them.
@@ -16,6 +18,8 @@ pub struct Outgoing {
     level: Level,
     sealer: Sealer,
     frame: Frame,
+    /// Where in the frame the next payload begins.
+    begin: usize,
     /// The part of the frame that the socket has not taken yet.
     unsent: Range<usize>,
 }
@@ -25,7 +29,8 @@ impl Outgoing {
     pub fn new(socket: Socket, shaken: Option<Shaken>, protection: Protection) -> io::Result<Outgoing> {
         let (level, sealer, _) = protection.ends(shaken)?;
         socket.set_blocking(false)?;
-        Ok(Outgoing { socket, level, sealer, frame: Frame::new(), unsent: 0..0 })
+        let begin = if level == Level::Private { GAP } else { HEAD };
+        Ok(Outgoing { socket, level, sealer, frame: Frame::new(level, begin), begin, unsent: 0..0 })
     }
 
     pub(super) fn socket(&self) -> &Socket {
@@ -34,12 +39,15 @@ impl Outgoing {
 
     /// The memory for the next frame's payload. Only to be used when the last frame is sent.
     pub fn payload(&mut self) -> &mut [u8] {
-        &mut self.frame[HEAD..][..PAYLOAD]
+        &mut self.frame[self.begin..][..PAYLOAD]
     }
 
     /// Protects the first `length` bytes of the payload. [`Outgoing::send`] then sends them.
     pub fn seal(&mut self, length: usize) -> io::Result<()> {
-        let Around { head, tag } = self.sealer.seal(self.level, &mut self.frame[HEAD..][..length])?;
+        if self.level == Level::Private {
+            return self.seal_privately(length);
+        }
+        let Around { head, tag } = self.sealer.enclose(self.level, length, once(&self.frame[HEAD..][..length]))?;
         let mut end = HEAD + length;
         self.frame[..HEAD].copy_from_slice(&head);
         if let Some(tag) = tag {
@@ -48,6 +56,31 @@ impl Outgoing {
         }
         self.unsent = 0..end;
         Ok(())
+    }
+
+    /// Moves the payload to the front, block by block, and seals each there.
+    fn seal_privately(&mut self, length: usize) -> io::Result<()> {
+        self.frame[GAP - LENGTH..GAP].copy_from_slice(&(length as u32).to_le_bytes());
+        let (mut from, payload_end, mut end) = (GAP - LENGTH, GAP + length, 0);
+        let update = self.frame.first_chunk_mut::<UPDATE>().expect("a frame is longer");
+        if self.sealer.update_due(update) {
+            end = UPDATE;
+        }
+        while from < payload_end {
+            let count = (payload_end - from).min(RECORD);
+            move_ahead(&mut self.frame, from..from + count, end + HEAD);
+            let block = &mut self.frame[end..][..HEAD + count + RECORD_TAIL];
+            self.sealer.seal(block)?;
+            end += block.len();
+            from += count;
+        }
+        self.unsent = 0..end;
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.frame[self.unsent.clone()]
     }
 
     /// Whether a sealed frame is not completely sent.

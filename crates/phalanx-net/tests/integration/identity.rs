@@ -3,13 +3,13 @@
 
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
+use phalanx_net::connection::Connection;
 use phalanx_net::identity::{
     Authority, Client, Extent, KeyedCertificate, Member, Role, Scope, Service, request, role_and_name,
 };
 use phalanx_net::link::{Link, LinkError};
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::{Shaken, choose, choose_ahead, offer};
-use rustls::Connection;
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -7,6 +7,7 @@ use phalanx_core::wire::{MAX_BODY, ToInterpreter, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::KeyedCertificate;
 use phalanx_net::link::{Link, LinkError, Reader};
+use phalanx_net::seal::{HEAD, TAG, head};
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::{Shaken, choose_ahead, offer};
 use proptest::prelude::*;
@@ -212,10 +213,12 @@ fn sent(number: usize) -> Vec<u8> {
 
 fn blocks(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
-    while let Some(head) = bytes.first_chunk::<4>() {
-        let payload = u32::from_le_bytes(*head) >> 8;
-        let tag = if head[0] >= 0x5a { 16 } else { 0 };
-        let (block, rest) = bytes.split_at(4 + payload as usize + tag);
+    while let Some(head) = bytes.first_chunk::<HEAD>() {
+        let behind = match head {
+            [0x17, 3, 3, length @ ..] => u16::from_be_bytes(*length).into(),
+            [mark, length @ ..] => u32::from_le_bytes(*length) as usize + if *mark == 0x5a { TAG } else { 0 },
+        };
+        let (block, rest) = bytes.split_at(HEAD + behind);
         blocks.push(block.to_vec());
         bytes = rest;
     }
@@ -323,9 +326,9 @@ fn a_frame_goes_on_in_blocks_of_its_own_level_only() {
     let mut bytes = Vec::new();
     wire_in.read_to_end(&mut bytes).unwrap();
     let mut blocks = blocks(&bytes);
-    assert_eq!(blocks.iter().map(|block| block[0]).collect::<Vec<_>>(), [0x59, 0x5b]);
+    assert_eq!(blocks.iter().map(|block| block[0]).collect::<Vec<_>>(), [0x59, 0x17]);
     let length = sent(0).len() as u64 + 500;
-    blocks[0][4 + 8..][..8].copy_from_slice(&length.to_le_bytes());
+    blocks[0][HEAD + 8..][..8].copy_from_slice(&length.to_le_bytes());
     let (_link, reader) = Link::new(server, Some(accepted), MAX_BODY).unwrap();
     let received = read(reader);
     wire_out.write_all(&blocks.concat()).unwrap();
@@ -442,7 +445,7 @@ proptest! {
         let (_link, reader) = Link::new(server, shaken, MAX_BODY).unwrap();
         let received = read(reader);
         if begins_well {
-            eve.write_all(&[0x58 + level as u8, length as u8, (length >> 8) as u8, 0]).unwrap();
+            eve.write_all(&head(level, length)).unwrap();
         }
         let _ = eve.write_all(&bytes);
         eve.shut_down();

@@ -8,14 +8,15 @@ use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{NewsDigest, PREFIX, encode};
 use phalanx_net::blocks::{Cut, Opener, Sealer};
 use phalanx_net::preamble::Preamble;
-use phalanx_net::seal::{BLOCK, Context, SECRET, TAG};
+use phalanx_net::seal::{BLOCK, Context, RECORD, SECRET, Secrets, TAG};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::digest::{SHA256, digest};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
 use std::fs;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/link.json");
-const BLOCKS_PER_SECRET: u64 = 1 << 18;
+const RECORDS_PER_SECRET: u64 = 1 << 22;
+const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 const CHECKSUM: [u8; SECRET] = *b"phalanx: checksum, not a secret!";
 
 #[test]
@@ -103,9 +104,16 @@ fn handshake(name: &str, preamble: Preamble, offered: [LevelSet; 3], levels: Lev
 
 struct Link {
     name: &'static str,
-    secret: [u8; SECRET],
-    begins_at: u64,
+    keys: Keys,
     blocks: Vec<(Level, Payload)>,
+}
+
+/// One direction's secrets, and the number of its next block.
+#[derive(Clone, Copy)]
+struct Keys {
+    traffic: [u8; SECRET],
+    exported: [u8; SECRET],
+    number: u64,
 }
 
 enum Payload {
@@ -115,11 +123,12 @@ enum Payload {
 
 fn links() -> Vec<Link> {
     let [clear, authenticated, safe, private] = Level::ALL;
-    let secret: [u8; SECRET] = std::array::from_fn(|at| at as u8);
+    let [traffic, exported] = [0, 0x80].map(|first| std::array::from_fn(|at| first + at as u8));
+    let keys = |number| Keys { traffic, exported, number };
     let of_level = |name, level, longest| {
         let texts = [Vec::new(), b"phalanx".to_vec(), (0..=255).collect()].map(Payload::Bytes);
         let blocks = texts.into_iter().chain([Payload::Fill(0x61, longest)]).map(|payload| (level, payload));
-        Link { name, secret, begins_at: 0, blocks: blocks.collect() }
+        Link { name, keys: keys(1), blocks: blocks.collect() }
     };
     let texts = |blocks: &[(Level, &str)]| {
         blocks.iter().map(|(level, text)| (*level, Payload::Bytes(text.as_bytes().to_vec()))).collect()
@@ -131,58 +140,55 @@ fn links() -> Vec<Link> {
         (safe, "marked code"),
         (private, "the number counts all levels"),
     ]);
-    let ratchet = texts(&[
-        (private, "the last but one"),
-        (safe, "the last under this secret"),
-        (private, "the first under the next one"),
+    let update = texts(&[
+        (private, "the last under these secrets"),
+        (safe, "a safe block updates nothing"),
+        (private, "the first under the next ones"),
         (safe, "the second"),
+        (authenticated, "the third"),
+        (private, "the fourth"),
     ]);
-    let unprotected = texts(&[
-        (private, "the last under this secret"),
-        (authenticated, "counts as the first under the next one"),
-        (private, "the second"),
-    ]);
-    let last = BLOCKS_PER_SECRET - 1;
+    let checksum = Keys { traffic: CHECKSUM, exported: CHECKSUM, number: 0 };
     vec![
         of_level("clear", clear, BLOCK + 1),
         of_level("authenticated", authenticated, BLOCK + 1),
         of_level("safe", safe, BLOCK),
-        of_level("private", private, BLOCK),
-        Link { name: "mixed", secret, begins_at: 0, blocks: mixed },
-        Link { name: "ratchet", secret, begins_at: last - 1, blocks: ratchet },
-        Link { name: "ratchet at an unprotected block", secret, begins_at: last, blocks: unprotected },
-        Link { name: "checksums", secret: CHECKSUM, begins_at: 0, blocks: texts(&[(safe, "a stream's frame")]) },
+        of_level("private", private, RECORD),
+        Link { name: "mixed", keys: keys(3), blocks: mixed },
+        Link { name: "update", keys: keys(RECORDS_PER_SECRET - 1), blocks: update },
+        Link { name: "checksums", keys: checksum, blocks: texts(&[(safe, "a stream's frame")]) },
     ]
 }
 
 impl Link {
-    /// Makes the blocks with the library and with [`by_hand`], and opens them.
+    /// Makes the blocks with the library and by hand, and opens them.
     fn text(&self) -> String {
-        let keys = || Some(Context::new(self.secret));
+        let Keys { traffic, exported, number } = self.keys;
+        let keys = || Some(Context::new(Secrets { traffic: traffic.into(), exported: exported.into(), number }));
         let all = Level::Clear..=Level::Private;
         let (mut sender, mut receiver) = (Sealer::new(keys(), all.clone()), Opener::new(keys(), all));
-        for _ in 0..self.begins_at {
-            open(&mut receiver, &seal(&mut sender, Level::Clear, &[]), &[]);
-        }
-        let (mut secret, mut number, mut blocks) = (self.secret, self.begins_at, Vec::new());
+        let (mut keys, mut blocks) = (self.keys, Vec::new());
         for (level, payload) in &self.blocks {
-            if number == BLOCKS_PER_SECRET {
-                (secret, number) = (expand(&secret, b"phalanx next"), 0);
-            }
             let plain = payload.bytes();
-            let wire = seal(&mut sender, *level, &plain);
-            assert_eq!(wire, by_hand(&secret, number, *level, &plain), "{} {number}", self.name);
-            open(&mut receiver, &wire, &plain);
-            blocks.push(block(&secret, number, *level, payload, &wire));
-            number += 1;
+            let (mut made, mut by_hand) = (seal(&mut sender, *level, &plain), Vec::new());
+            if *level == Level::Private && keys.number >= RECORDS_PER_SECRET {
+                let wire = keys.record(22, &KEY_UPDATE);
+                blocks.push(keys.text(
+                    *level,
+                    &format!(r#""message": "{}", "wire": "{}""#, hex(&KEY_UPDATE), hex(&wire)),
+                    &wire,
+                ));
+                by_hand.extend(wire);
+                keys = keys.next();
+            }
+            let wire = keys.block(*level, &plain);
+            blocks.push(keys.text(*level, &payload.text(&wire), &wire));
+            by_hand.extend(wire);
+            keys.number += 1;
+            assert_eq!(made, by_hand, "{}", self.name);
+            open(&mut receiver, &mut made, &plain);
         }
-        format!(
-            "  {{\"name\": \"{}\", \"secret\": \"{}\", \"begins_at\": {}, \"blocks\": [\n{}\n  ]}}",
-            self.name,
-            hex(&self.secret),
-            self.begins_at,
-            blocks.join(",\n")
-        )
+        format!("  {{\"name\": \"{}\", \"blocks\": [\n{}\n  ]}}", self.name, blocks.join(",\n"))
     }
 }
 
@@ -193,17 +199,81 @@ impl Payload {
             Payload::Fill(byte, count) => vec![*byte; *count],
         }
     }
+
+    /// Its part of a block in the file.
+    fn text(&self, wire: &[u8]) -> String {
+        match self {
+            Payload::Bytes(bytes) => format!(r#""payload": "{}", "wire": "{}""#, hex(bytes), hex(wire)),
+            Payload::Fill(byte, count) => format!(r#""fill": {byte}, "count": {count}"#),
+        }
+    }
 }
 
-fn block(secret: &[u8], number: u64, level: Level, payload: &Payload, wire: &[u8]) -> String {
-    let [private, safe] = [&b"phalanx private"[..], b"phalanx safe"].map(|info| hex(&expand::<16>(secret, info)));
-    let keys = format!(r#""key_private": "{private}", "key_safe": "{safe}", "iv": "{}""#, hex(&iv(secret)));
-    let bytes = match payload {
-        Payload::Bytes(bytes) => format!(r#""payload": "{}", "wire": "{}""#, hex(bytes), hex(wire)),
-        Payload::Fill(byte, count) => format!(r#""fill": {byte}, "count": {count}"#),
-    };
-    let (level, secret, sum) = (level as u8, hex(secret), hex(digest(&SHA256, wire).as_ref()));
-    format!(r#"    {{"number": {number}, "level": {level}, "secret": "{secret}", {keys}, {bytes}, "sha256": "{sum}"}}"#)
+/// Sections 5 to 7 of the page, without the library.
+impl Keys {
+    fn private(&self) -> ([u8; 16], [u8; 12]) {
+        (expand_label(&self.traffic, "key", b""), expand_label(&self.traffic, "iv", b""))
+    }
+
+    fn safe(&self) -> ([u8; 16], [u8; 12]) {
+        (expand(&self.exported, b"phalanx safe"), expand(&self.exported, b"phalanx iv"))
+    }
+
+    fn nonce(&self, mut iv: [u8; 12]) -> [u8; 12] {
+        iv[4..].iter_mut().zip(self.number.to_be_bytes()).for_each(|(byte, of_number)| *byte ^= of_number);
+        iv
+    }
+
+    fn next(&self) -> Keys {
+        Keys {
+            traffic: expand_label(&self.traffic, "traffic upd", b""),
+            exported: expand(&self.exported, b"phalanx next"),
+            number: 0,
+        }
+    }
+
+    fn block(&self, level: Level, payload: &[u8]) -> Vec<u8> {
+        if level == Level::Private {
+            return self.record(23, payload);
+        }
+        let mut block = [&[0x58 + level as u8][..], &(payload.len() as u32).to_le_bytes(), payload].concat();
+        if level == Level::Safe {
+            let (key, iv) = self.safe();
+            let nonce = [&self.nonce(iv)[..], &[0; 4]].concat().try_into().expect("16 bytes");
+            let mut mac = Aegis128X2Mac::<TAG>::new_with_nonce(&key, &nonce);
+            mac.update(&block);
+            block.extend(mac.finalize());
+        }
+        block
+    }
+
+    /// A record of TLS with content of this type.
+    fn record(&self, kind: u8, content: &[u8]) -> Vec<u8> {
+        let (key, iv) = self.private();
+        let head = [&[23, 3, 3][..], &(content.len() as u16 + 17).to_be_bytes()].concat();
+        let mut sealed = [content, &[kind]].concat();
+        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).expect("16 bytes"));
+        let nonce = Nonce::assume_unique_for_key(self.nonce(iv));
+        key.seal_in_place_append_tag(nonce, Aad::from(&head), &mut sealed).expect("is short");
+        [head, sealed].concat()
+    }
+
+    /// A block in the file. `content`: what is in it.
+    fn text(&self, level: Level, content: &str, wire: &[u8]) -> String {
+        let ((key_private, iv_private), (key_safe, iv_safe)) = (self.private(), self.safe());
+        format!(
+            r#"    {{"number": {}, "level": {}, "traffic": "{}", "exported": "{}", "key_private": "{}", "iv_private": "{}", "key_safe": "{}", "iv_safe": "{}", {content}, "sha256": "{}"}}"#,
+            self.number,
+            level as u8,
+            hex(&self.traffic),
+            hex(&self.exported),
+            hex(&key_private),
+            hex(&iv_private),
+            hex(&key_safe),
+            hex(&iv_safe),
+            hex(digest(&SHA256, wire).as_ref())
+        )
+    }
 }
 
 /// A block, as the library's writers make it.
@@ -213,46 +283,20 @@ fn seal(by: &mut Sealer, level: Level, payload: &[u8]) -> Vec<u8> {
     wire
 }
 
-/// Opens a block as the library's readers do.
-fn open(by: &mut Opener, wire: &[u8], payload: &[u8]) {
-    let mut bytes = wire.to_vec();
-    let opened = match by.cut(wire).expect("is a block") {
-        Cut::Plain(_, range) => range,
-        Cut::Whole(block) => by.open_at(block, &mut bytes).expect("is what was sealed"),
-        Cut::Part(_) => panic!("the block is whole"),
-    };
-    assert_eq!(&bytes[opened], payload);
-}
-
-/// The same block without the library: sections 5 and 6 of the page.
-fn by_hand(secret: &[u8], number: u64, level: Level, payload: &[u8]) -> Vec<u8> {
-    let mut block = (payload.len() as u32).to_le_bytes().to_vec();
-    block.rotate_right(1);
-    block[0] = 0x58 + level as u8;
-    let mut nonce = iv(secret);
-    nonce[4..].iter_mut().zip(number.to_be_bytes()).for_each(|(byte, of_number)| *byte ^= of_number);
-    match level {
-        Level::Clear | Level::Authenticated => block.extend(payload),
-        Level::Safe => {
-            let nonce = [&nonce[..], &[0; 4]].concat().try_into().expect("16 bytes");
-            let mut mac = Aegis128X2Mac::<TAG>::new_with_nonce(&expand(secret, b"phalanx safe"), &nonce);
-            block.extend(payload);
-            mac.update(&block);
-            block.extend(mac.finalize());
+/// Opens blocks as the library's readers do. All but the last are messages of TLS.
+fn open(by: &mut Opener, mut wire: &mut [u8], payload: &[u8]) {
+    loop {
+        let (opened, used) = match by.cut(wire).expect("is a block") {
+            Cut::Plain(_, range) => (range.clone(), range.end),
+            Cut::Whole(block) => (by.open_at(block, wire).expect("is what was sealed"), block.length()),
+            Cut::Part(_) => panic!("the block is whole"),
+        };
+        if used == wire.len() {
+            return assert_eq!(&wire[opened], payload);
         }
-        Level::Private => {
-            let key = UnboundKey::new(&AES_128_GCM, &expand::<16>(secret, b"phalanx private")).expect("16 bytes");
-            let (key, aad, mut sealed) = (LessSafeKey::new(key), Aad::from(block.clone()), payload.to_vec());
-            let nonce = Nonce::assume_unique_for_key(nonce);
-            key.seal_in_place_append_tag(nonce, aad, &mut sealed).expect("is short");
-            block.extend(sealed);
-        }
+        assert!(opened.is_empty());
+        wire = &mut wire[used..];
     }
-    block
-}
-
-fn iv(secret: &[u8]) -> [u8; 12] {
-    expand(secret, b"phalanx iv")
 }
 
 struct Length(usize);

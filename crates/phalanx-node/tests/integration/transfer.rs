@@ -9,17 +9,19 @@ use phalanx_core::wire::transfer::{
     Target, Totals, encode_chunk, encode_entry,
 };
 use phalanx_core::wire::{decode, encode};
+use phalanx_net::blocks::Sealer;
 use phalanx_net::dial::{Expected, dial};
 use phalanx_net::identity::{Authority, Client, Issued, Member, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Socket;
 use phalanx_net::stream::{Outgoing, Protection};
-use phalanx_net::tls::choose;
+use phalanx_net::tls::{Shaken, choose};
 use phalanx_node::executor::{Executor, Options};
 use phalanx_node::transfer::Exports;
 use std::collections::VecDeque;
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -113,12 +115,17 @@ impl Lab {
 
     /// A stream whose preamble arrives as another than it was said.
     fn stream_of(&self, said: Preamble, arrives: Preamble) -> Outgoing {
+        let (socket, shaken) = self.shake(said, arrives);
+        Outgoing::new(socket, Some(shaken), Protection { level: Level::Private, checked: true }).unwrap()
+    }
+
+    fn shake(&self, said: Preamble, arrives: Preamble) -> (Socket, Shaken) {
         let mut socket = self.dial();
         let mut timed = socket.until(Instant::now() + PATIENCE);
         arrives.write(&mut timed).unwrap();
         let levels = |_| Ok::<_, String>(Levels::all(Level::Private));
         let shaken = choose(self.client.connect().unwrap(), levels, &said.bytes(), &mut timed).unwrap();
-        Outgoing::new(socket, Some(shaken), Protection { level: Level::Private, checked: true }).unwrap()
+        (socket, shaken)
     }
 }
 
@@ -359,12 +366,15 @@ fn what_was_altered_on_the_way_ends_the_stream_and_is_taken_over_another() {
     let lab = Lab::new();
     let (mut peer, token) = lab.begin("copy");
     peer.agree_on(&[root(), entry(Some(0), b"file", Kind::File { size: 3 })]);
-    let mut altered = lab.stream(token, 0);
+    let preamble = Preamble::Stream { token, number: 0 };
+    let (mut socket, shaken) = lab.shake(preamble, preamble);
+    let mut sealer = Sealer::new(Some(shaken.into_contexts().0), Level::Private..=Level::Private);
     let (record, data) = all_of(1, b"abc");
-    altered.payload()[..RECORD + 3].copy_from_slice(&[&record.encode()[..], data].concat());
-    altered.seal(RECORD + 3).unwrap();
-    altered.payload()[RECORD] ^= 1;
-    assert!(altered.send().unwrap());
+    let (length, mut bytes) = (RECORD as u32 + 3, Vec::new());
+    let frame = [&length.to_le_bytes()[..], &record.encode(), data];
+    sealer.append(Level::Private, frame.into_iter(), &mut bytes).unwrap();
+    bytes[30] ^= 1;
+    socket.write_all(&bytes).unwrap();
     loop {
         match peer.hear() {
             Some(Message::Lost { stream: 0 }) => break,

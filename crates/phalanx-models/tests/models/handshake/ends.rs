@@ -139,20 +139,18 @@ fn decide(policy: &Policy, offered: [LevelSet; 3]) -> Result<Levels, String> {
 
 /// Hears the offer before anything else, as the reader of a link does.
 fn hear_offer(shaken: &mut Shaken, pipe: &mut Pipe<'_>) -> io::Result<()> {
-    let Some(mut awaited) = shaken.take_awaited() else { return Ok(()) };
     let (mut bytes, mut buffer) = (Vec::new(), [0; 1024]);
-    loop {
-        while let Some((record, complete)) = awaited.hear(&bytes)? {
+    while shaken.awaits_offer() {
+        if let Some(record) = shaken.hear_offer(&bytes)? {
             bytes.drain(..record);
-            if complete {
-                return Ok(());
-            }
+            continue;
         }
         match pipe.read(&mut buffer)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => bytes.extend_from_slice(&buffer[..count]),
         }
     }
+    Ok(())
 }
 
 /// Whether each end opens what the other protects at every level of the link.

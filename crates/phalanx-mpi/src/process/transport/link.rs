@@ -1,12 +1,13 @@
 //! A connection to a process of another machine, moved by whoever makes progress.
 //!
 //! Without keys frames follow each other as they are. With keys they go in blocks ([`phalanx_net::blocks`]): a short frame in
-//! one, a long one as a block with its header and blocks with its data, which are opened in the memory where it stays.
+//! one, a long one as a block with its header and blocks with its data. Safe blocks are checked in the memory where they stay,
+//! private ones are opened in a buffer.
 
 use super::connection::Connection;
 use super::{HEADER, Header, cut::Silence};
 use phalanx_core::level::{Level, Levels};
-use phalanx_net::blocks::{Block, Cut, Opener, Placed, Sealer, carried};
+use phalanx_net::blocks::{Block, Cut, Opener, Placed, Sealer, carried, longest};
 use phalanx_net::seal::{BLOCK, Context, HEAD, TAG, has_tag};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -203,8 +204,9 @@ impl Link {
             }
         };
         loop {
-            if at < data.len() {
-                let next = data.len().min(at + BLOCK);
+            let most = data.len().min(at + BLOCK);
+            while at < most {
+                let next = most.min(at + longest(level));
                 self.add_block(level, [&data[at..next], &[]])?;
                 at = next;
             }
@@ -283,6 +285,8 @@ impl Link {
                 self.begin_placed(block, place);
                 Ok(true)
             }
+            // A private block that begins long data is followed by others.
+            (Some(block), None) if awaited.is_some_and(|place| place.length > block.payload()) => self.read_more(BLOCK),
             _ => self.read_more(block.map_or(HEAD, Block::length)),
         }
     }
@@ -385,7 +389,7 @@ impl AsFd for Link {
 
 /// Whether a block's payload is worth a place, and has room there.
 fn fits(block: Block, place: &Place) -> bool {
-    (ALONE..=place.length).contains(&block.payload())
+    block.stays() && (ALONE..=place.length).contains(&block.payload())
 }
 
 #[cfg(test)]
