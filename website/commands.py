@@ -1,4 +1,4 @@
-"""The options of commands, from click, in place of a comment ``<!-- options: phalanx cp -->`` of a page."""
+"""Options and examples of commands, from click, in place of comments of a page: ``<!-- options: phalanx cp -->``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 from phalanx.cli import commands
+from phalanx.cli._examples import examples_in
 
 COMMENT = re.compile(r"^<!-- options: (phalanx(?: [\w-]+)*) -->$", re.MULTILINE)
 
@@ -48,7 +49,7 @@ def _reference(name: str) -> Iterator[str]:
     rows = [record for record in records if record and record[1]]  # arguments are in the usage
     yield from ["| option | meaning |", "|---|---|"]
     yield from (f"| <code>{_plain(names)}</code> | {_plain(meaning)} |" for names, meaning in rows)
-    yield ""
+    yield from ["", "```console", *(f"$ {example}" for example in examples_in(context.command.epilog)), "```", ""]
 
 
 def _plain(text: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 from phalanx.cli import commands
+from phalanx.cli._examples import examples_in
 
 FOLDER = Path(__file__).parents[2] / "distribution" / "data" / "data" / "share" / "man" / "man1"
 _HEAD = '.\\" Generated from the help texts; `make fix` writes it.\n.TH "{title}" "1" "" "phalanx" "phalanx"\n'
@@ -44,16 +45,12 @@ def _page(context: click.Context) -> str:
     text += f".SH SYNOPSIS\n.B {_roff(path)}\n{_roff(usage)}\n.SH DESCRIPTION\n{_description(command.help or '')}"
     options = [it for it in command.get_params(context) if isinstance(it, click.Option)]
     text += _list("OPTIONS", [record for it in options if (record := it.get_help_record(context))])
-    if isinstance(command, click.Group):
-        names = command.list_commands(context)
-        inner = [(name, command.get_command(context, name)) for name in names]
-        text += _list("COMMANDS", [(name, it.get_short_help_str(200)) for name, it in inner if it])
-        text += (
-            ".SH SEE ALSO\n"
-            + "\n".join(f".BR {_roff(f'{path} {name}'.replace(' ', '-'))} (1)" for name in names)
-            + "\n"
-        )
-    return text
+    names = command.list_commands(context) if isinstance(command, click.Group) else []
+    inner = [command.get_command(context, name) for name in names] if isinstance(command, click.Group) else []
+    text += _list("COMMANDS", [(name, it.get_short_help_str(200)) for name, it in zip(names, inner, strict=True) if it])
+    text += ".SH EXAMPLES\n.nf\n" + "".join(f"{_roff(one)}\n" for one in examples_in(command.epilog)) + ".fi\n"
+    pages_of_names = [f".BR {_roff(f'{path} {name}'.replace(' ', '-'))} (1)\n" for name in names]
+    return text + "".join([".SH SEE ALSO\n", *pages_of_names] if names else [])
 
 
 def _description(help_text: str) -> str:

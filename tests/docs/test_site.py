@@ -84,6 +84,7 @@ def test_every_command_has_its_options_on_its_page(command: str) -> None:
     shown = with_options(f"before\n\n{comment}\n\nafter")
     assert f"```text\n{command} " in shown
     assert "--help" in shown
+    assert "```console\n$ " in shown
     assert shown.startswith("before\n")
     assert shown.endswith("after")
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from phalanx.cli._examples import examples
+from phalanx.cli._suggestions import Suggesting
 from phalanx.errors import PhalanxError, help_for
 
 #: Each command, and the module of this folder in which it is. One that is not asked for is not imported: a program on
@@ -38,7 +40,7 @@ MODULES = {
 }
 
 
-class Commands(click.Group):
+class Commands(Suggesting):
     """Commands that are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -68,7 +70,15 @@ class Commands(click.Group):
         return code
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "phalanx mpirun -n 4 python ring.py",
+        "phalanx cp results lab:/scratch/",
+        "phalanx help RecruitError",
+    ),
+)
 @click.version_option(package_name="phalanx-grid")
 def commands() -> None:
     """One secure parallel computer out of the machines you already have."""

@@ -1,21 +1,60 @@
-"""Numbers as words of the command line: seconds and rates."""
+"""Numbers as words of the command line: counts, seconds and rates."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
+if TYPE_CHECKING:
+    IntType: TypeAlias = click.ParamType[int, Any]
+    FloatType: TypeAlias = click.ParamType[float, Any]
+else:  # in older versions of click the type is not generic
+    IntType = FloatType = click.ParamType
 
-class Seconds(click.FloatRange):
-    """NaN is in every range of click's."""
+
+def _outside(number: float, least: float, most: float | None) -> str | None:
+    """What is wrong with a number that is not between two bounds."""
+    if number < least:
+        return f"{number} is too small: write {least} or more."
+    if most is not None and number > most:
+        return f"{number} is too large: write {most} or less."
+    return None
+
+
+class Count(IntType):
+    """A whole number. Errors name its bounds in words, where click's own range shows an inequality."""
+
+    name = "n"
+
+    def __init__(self, least: int, most: int | None = None) -> None:
+        self.least, self.most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; an error if it is none, or outside of the bounds."""
+        number = int(click.INT.convert(value, param, ctx))
+        if wrong := _outside(number, self.least, self.most):
+            self.fail(wrong, param, ctx)
+        return number
+
+
+class Seconds(FloatType):
+    """A number of seconds, with bounds as those of a count."""
+
+    name = "seconds"
+
+    def __init__(self, least: float, most: float | None = None) -> None:
+        self.least, self.most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds: float = super().convert(value, param, ctx)
-        if math.isnan(seconds):
+        """The seconds; an error if it is no number, or outside of the bounds."""
+        seconds = float(click.FLOAT.convert(value, param, ctx))
+        if math.isnan(seconds):  # it is neither too small nor too large
             self.fail(f"{value} is no number of seconds", param, ctx)
+        if wrong := _outside(seconds, self.least, self.most):
+            self.fail(wrong, param, ctx)
         return seconds
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from phalanx.cli._grid_options import in_grid
-from phalanx.cli._numbers import Seconds, read_bwlimit
+from phalanx.cli._numbers import Count, Seconds, read_bwlimit
 from phalanx.cli._streams import drop_output, printable
 from phalanx.errors import PhalanxError, TransferError, help_for
 from phalanx.grid import Grid
@@ -32,9 +32,11 @@ def reaches(command: Callable[..., int]) -> Callable[..., int]:
 #: As :func:`phalanx.copy` and :func:`phalanx.sync` take them.
 _HOW = (
     click.option(
-        "--streams", type=click.IntRange(1, 64), help="Connections. [default: raised while that increases the rate]"
+        "--streams", type=Count(1, 64), help="Connections, at most 64. [default: raised while that increases the rate]"
     ),
-    click.option("--threads", type=click.IntRange(1, 64), help="Threads at each end. [default: one more than cores]"),
+    click.option(
+        "--threads", type=Count(1, 64), help="Threads at each end, at most 64. [default: one more than cores]"
+    ),
     click.option("--include", multiple=True, metavar="PATTERN", help="Copy only files that match (may be repeated)."),
     click.option(
         "--exclude",

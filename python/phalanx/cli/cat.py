@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from phalanx.cli._examples import examples
 from phalanx.cli._there import Reached, complain, reaches, split
 from phalanx.errors import TransferError
 from phalanx.grid import Grid
@@ -12,7 +13,12 @@ from phalanx.transfer._files import Files, expand
 from phalanx.words import Level
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "phalanx cat lab:/scratch/results.csv",
+        "phalanx cat 'lab:/scratch/*.log' | grep ERROR",
+    )
+)
 @click.argument("places", metavar="HOST:/PATH...", nargs=-1, required=True)
 @reaches
 def cat(
@@ -20,7 +26,7 @@ def cat(
     grid: Grid,
     level: Level | None,
 ) -> int:
-    """Write files to standard output, byte by byte, one after the other.
+    """Write files to standard output, one after the other.
 
     A path may be a glob pattern (* ? [ **); quote it for the shell. The exit code is 1 if a file could not be read, or
     was changed meanwhile: do not trust the output then.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from phalanx.cli._examples import examples
 from phalanx.cli._habits import Habitual
 from phalanx.cli._streams import is_terminal, printable
 from phalanx.cli._there import carries, explain_at_end, reaches, tell_json
@@ -22,7 +23,15 @@ _LEADS_OUT = "the link leads out of what is copied"
 _FEW = 3
 
 
-@click.command(cls=Habitual)
+@click.command(
+    cls=Habitual,
+    epilog=examples(
+        "phalanx cp results lab:/scratch/",
+        "phalanx cp 'lab:/scratch/*.csv' tables",
+        "phalanx cp lab:/scratch/big.bin other:/scratch/big.bin",
+        "tar -c data | phalanx cp - lab:/scratch/data.tar",
+    ),
+)
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True)
 @click.argument("target", metavar="DST")
 @reaches
@@ -43,7 +52,7 @@ def cp(
     anew: bool,
     as_json: bool,
 ) -> int:
-    """Copy files and folders to an executor, from one, or between two.
+    """Copy files and folders to or from executors.
 
     One side is HOST:/PATH or HOST:PORT:/PATH, in a folder that the executor exports. If both sides are, the bytes go
     directly from one executor to the other. A folder's copy is DST itself, or goes into DST if DST ends with a slash;

@@ -7,10 +7,18 @@ from pathlib import Path
 import click
 
 from phalanx.cli import show
+from phalanx.cli._examples import examples
+from phalanx.cli._numbers import Count
 from phalanx.security import read_policy
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "phalanx demo",
+        "phalanx demo --executors hosts.txt --journal journal.jsonl",
+        "phalanx demo scans --out pictures --json",
+    )
+)
 @click.argument("folder", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--out",
@@ -26,7 +34,7 @@ from phalanx.security import read_policy
     metavar="FILE",
     help="A hosts file of machines to compute on, one `machine port` per line. Default: this machine.",
 )
-@click.option("--interpreters", type=click.IntRange(min=1), metavar="N", help="The number of interpreters to recruit.")
+@click.option("--interpreters", type=Count(1), help="The number of interpreters to recruit.")
 @click.option(
     "--policy",
     default="links",
@@ -40,7 +48,7 @@ from phalanx.security import read_policy
     metavar="FILE",
     help="Write every fact to this file, as one line of JSON.",
 )
-@click.option("--tasks", type=click.IntRange(min=1), metavar="N", help="The number of pictures to make.")
+@click.option("--tasks", type=Count(1), help="The number of pictures to make.")
 @click.option("--no-sequential", is_flag=True, help="Do not repeat the work sequentially for comparison.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def demo(

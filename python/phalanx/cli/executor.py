@@ -14,6 +14,8 @@ from phalanx._accounts import read_accounts
 from phalanx._commands import library_variables
 from phalanx._program import VARIABLE
 from phalanx._reach import EXECUTOR, identity_file, read_identity, revoked_lists
+from phalanx.cli._examples import examples
+from phalanx.cli._numbers import Count
 from phalanx.hosts import COMMAND, PYTHON
 from phalanx.security import Rules, policy_words
 from phalanx.space import _serve
@@ -27,7 +29,13 @@ def _read_accounts(context: click.Context, option: click.Parameter, word: str | 
         raise click.BadParameter(str(error), context, option) from error
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "phalanx executor --identity labpc.pem",
+        "phalanx executor --accept alice --interpreters 4 --export /scratch:rw",
+        "phalanx executor --listen 127.0.0.1:7421 --trusted 10.1.0.0/16",
+    )
+)
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -41,7 +49,7 @@ def _read_accounts(context: click.Context, option: click.Parameter, word: str | 
     help="The certificate. [default: executor.pem in $PHALANX_HOME or ~/.phalanx]",
 )
 @click.option(
-    "--interpreters", type=click.IntRange(1, 4096), help="The most interpreters at a time. [default: one per core]"
+    "--interpreters", type=Count(1, 4096), help="The most interpreters at a time, at most 4096. [default: one per core]"
 )
 @click.option("--accept", multiple=True, metavar="USER", help="Serve only this user (may be repeated).")
 @click.option("--no-spaces", is_flag=True, help="Serve no tuple spaces.")
@@ -130,8 +138,10 @@ def executor(
     rules: Path | None,
     log_level: str,
 ) -> None:
-    """Donate this machine: start interpreters and message passing processes for the users of its grid, and serve tuple
-    spaces and the folders named with --export.
+    """Donate this machine to the users of its grid.
+
+    The executor starts interpreters and message passing processes for them. It also serves tuple spaces, and the
+    folders named with --export.
 
     Data links are at least safe, so that no attacker can alter what this machine runs. Clear links are accepted only
     from networks named with --trusted. A user may ask for more protection.

@@ -14,6 +14,7 @@ from rich.table import Table
 from phalanx import _native
 from phalanx._reach import known_members
 from phalanx.cli._console import console
+from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import IDENTITY, POLICY_HELP
 from phalanx.errors import IdentityError
 from phalanx.grid import Grid
@@ -53,7 +54,13 @@ class Executor(NamedTuple):
     why: str | None = None
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "phalanx explain hosts.txt",
+        "phalanx explain hosts.txt --policy all --json",
+        "phalanx explain hosts.txt --ask",
+    )
+)
 @click.argument("hosts", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--policy",
@@ -74,7 +81,7 @@ class Executor(NamedTuple):
     type=click.Choice((*DELEGATES, "none")),
     default="given",
     show_default=True,
-    help="What the program delegates to interpreters and ranks, as px.Manager(delegate=...) and mpirun --delegate",
+    help="What the program delegates to interpreters and ranks, as px.Manager(delegate=...) and mpirun --delegate.",
 )
 @click.option("--ask", is_flag=True, help="Also ask each executor, as this user, how it keeps its users apart.")
 @IDENTITY
@@ -93,7 +100,9 @@ def explain(
     identity: Path | None,
     as_json: bool,
 ) -> None:
-    """Show how each pair of machines would be protected, and what their interpreters may do in the user's name.
+    """Show how the link of each pair of machines is protected.
+
+    It also shows what interpreters on these machines may do in the user's name.
 
     HOSTS is the file that names the executors and the trusted networks. Without --ask the command connects to no
     machine. It assumes that executors accept the level --takes and stronger ones; executors state their levels when a

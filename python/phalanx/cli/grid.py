@@ -15,6 +15,9 @@ import click
 
 from phalanx import _native
 from phalanx._reach import RENEWED, REVOKED, USER, home, read_private
+from phalanx.cli._examples import examples
+from phalanx.cli._numbers import Count
+from phalanx.cli._suggestions import Suggesting
 from phalanx.errors import IdentityError
 
 _HOME = click.option(
@@ -36,14 +39,23 @@ _SIGNED = "signed.txt"
 #: How many renewed certificates a member keeps: `MOST_RENEWED` in phalanx-net/src/identity/renewals.rs.
 _MOST_RENEWED = 700
 
-_ROLE = click.option("--role", type=click.Choice(["executor", "user"]), default="executor", show_default=True)
+_ROLE = click.option(
+    "--role",
+    type=click.Choice(["executor", "user"]),
+    default="executor",
+    show_default=True,
+    help="What the member is: a machine that computes for others, or a person.",
+)
+
+#: A hundred years.
+MOST_DAYS = 36500
 
 _DAYS = click.option(
     "--days",
-    type=click.IntRange(1, 36500),
+    type=Count(1, MOST_DAYS),
     default=365,
     show_default=True,
-    help="How many days the certificate is good for.",
+    help=f"How many days the certificate is good for, at most {MOST_DAYS}.",
 )
 
 _PASSPHRASE = click.option(
@@ -53,18 +65,25 @@ _PASSPHRASE = click.option(
 )
 
 
-@click.group()
+@click.group(
+    cls=Suggesting, epilog=examples("phalanx grid create --user alice", "phalanx grid issue --role executor labpc")
+)
 def grid() -> None:
     """Create a grid, and issue certificates for its machines."""
 
 
-@grid.command()
+@grid.command(
+    epilog=examples(
+        "phalanx grid create",
+        "phalanx grid create --user alice --days 30",
+    )
+)
 @_HOME
-@click.option("--user", help="Your name in the grid. [default: your login name]")
+@click.option("--user", metavar="NAME", help="Your name in the grid. [default: your login name]")
 @_DAYS
 @_PASSPHRASE
 def create(folder: Path | None, user: str | None, days: int, passphrase_file: Path | None) -> None:
-    """Create a new grid: its certificate authority, and your own certificate.
+    """Create a grid: its authority, and your own certificate.
 
     On a terminal it asks for a passphrase, without which nobody who gets at the authority's file can make members.
     """
@@ -91,7 +110,12 @@ def create(folder: Path | None, user: str | None, days: int, passphrase_file: Pa
     click.echo("next, for each machine: phalanx grid issue --role executor NAME")
 
 
-@grid.command()
+@grid.command(
+    epilog=examples(
+        "phalanx grid issue --role executor labpc",
+        "phalanx grid issue --role user --days 30 --out bob.pem bob",
+    )
+)
 @click.argument("name")
 @_ROLE
 @_DAYS
@@ -110,14 +134,20 @@ def issue(name: str, role: str, days: int, out: Path | None, folder: Path | None
         click.echo(f"there: phalanx executor --listen 0.0.0.0:7400 --identity {out.name}")
 
 
-@grid.command()
+@grid.command(
+    epilog=examples(
+        "phalanx grid request labpc",
+        "phalanx grid request --role user bob",
+    )
+)
 @click.argument("name")
 @_ROLE
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write. [default: NAME.request]")
 def request(name: str, role: str, out: Path | None) -> None:
-    """Make a private key here, and a request for the certificate of the machine (or user) NAME.
+    """Make a private key, and a request for its certificate.
 
-    Run it where the key is used. The key stays in NAME.key; the request is no secret.
+    NAME is the machine, or the user. Run the command where the key is used. The key stays in NAME.key; the request
+    is no secret.
     """
     out = out or Path(f"{name}.request")
     key, text = _native.request_member(role, name)
@@ -127,14 +157,19 @@ def request(name: str, role: str, out: Path | None) -> None:
     click.echo(f"{out.with_suffix('.key')} is the private key; it stays here")
 
 
-@grid.command()
+@grid.command(
+    epilog=examples(
+        "phalanx grid sign labpc.request",
+        "phalanx grid sign --days 90 bob.request",
+    )
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @_DAYS
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write. [default: FILE with the ending .cert]")
 @_HOME
 @_PASSPHRASE
 def sign(file: Path, days: int, out: Path | None, folder: Path | None, passphrase_file: Path | None) -> None:
-    """Sign a request that was made on another machine: phalanx grid request."""
+    """Sign a request that `phalanx grid request` has made."""
     authority, authority_file, passphrase = _authority(folder, passphrase_file)
     out = out or file.with_suffix(".cert")
     with _native.LockedFolder(Path(authority_file).parent):
@@ -144,12 +179,17 @@ def sign(file: Path, days: int, out: Path | None, folder: Path | None, passphras
     click.echo(f"take it back to {name}, beside the key, and there: phalanx grid accept {out.name}")
 
 
-@grid.command()
+@grid.command(
+    epilog=examples(
+        "phalanx grid accept labpc.cert",
+        "phalanx grid accept --key labpc.key --out ~/.phalanx/executor.pem labpc.cert",
+    )
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--key", type=click.Path(path_type=Path), help="The private key. [default: FILE with the ending .key]")
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write. [default: FILE with the ending .pem]")
 def accept(file: Path, key: Path | None, out: Path | None) -> None:
-    """Make an identity file of a signed certificate and the private key that is here."""
+    """Make an identity file of a certificate and its private key."""
     key, out = key or file.with_suffix(".key"), out or file.with_suffix(".pem")
     text = _read(file) + read_private(key, "private key", "it is where the request was made")
     role, name, _ = _native.check_member(text, f"{file} and {key}")
@@ -162,19 +202,26 @@ def accept(file: Path, key: Path | None, out: Path | None) -> None:
         click.echo(f"now: name it with --identity {out}, or move it to {home() / 'user.pem'}")
 
 
-@grid.command()
+@grid.command(
+    epilog=examples(
+        "phalanx grid renew",
+        "phalanx grid renew --days 90 labpc",
+        "phalanx grid renew --passphrase-file passphrase",
+    )
+)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option(
     "--days",
-    type=click.IntRange(1, 36500),
-    help="How many days the certificates are good for. [default: as many as those before]",
+    type=Count(1, MOST_DAYS),
+    help=f"How many days the certificates are good for, at most {MOST_DAYS}. [default: as many as those before]",
 )
 @_HOME
 @_PASSPHRASE
 def renew(names: tuple[str, ...], days: int | None, folder: Path | None, passphrase_file: Path | None) -> None:
-    """Renew the certificates of the machines (or users) NAME, which keep their private keys.
+    """Renew the certificates of the machines (or users) NAME.
 
-    Without names: all certificates in the last third of their life, except those that have ended or were revoked.
+    Members keep their private keys. Without names, the command renews all certificates in the last third of their
+    life, except those that have ended or were revoked.
 
     This writes the new certificates to the file renewed.pem, which everyone may see. Members find it beside their
     identity file or their hosts file, and tell each other over every link of managers, ranks, copies and spaces. A
@@ -281,11 +328,19 @@ def _newest(folder: Path, authority: str) -> list[_Certificate]:
     return list(newest.values())
 
 
-@grid.command("list")
+@grid.command(
+    "list",
+    epilog=examples(
+        "phalanx grid list",
+        "phalanx grid list --home /srv/grid",
+    ),
+)
 @_HOME
 def members(folder: Path | None) -> None:
-    """List the certificates that this grid's authority has issued: when, the role, the name, the fingerprint, and
-    whether it was revoked."""
+    """List the certificates that this grid's authority has issued.
+
+    A line has the time, the role, the name and the fingerprint, and says whether the certificate was revoked.
+    """
     folder = folder or home()
     revoked, signed = (_revoked(folder / name) or "" for name in (REVOKED, _SIGNED))
     entries = _issued(folder / _REGISTER)
@@ -296,7 +351,12 @@ def members(folder: Path | None) -> None:
         click.echo(f"{why}; once more: phalanx grid revoke {name}", err=True)
 
 
-@grid.command()
+@grid.command(
+    epilog=examples(
+        "phalanx grid revoke labpc",
+        "phalanx grid revoke --role user bob",
+    )
+)
 @click.argument("name")
 @click.option("--role", type=click.Choice(["executor", "user"]), help="Only those in this role. [default: both]")
 @_HOME
@@ -325,12 +385,17 @@ def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Pa
     click.echo(f"{revoked} names {name} now; your programs and commands carry it to the members that they reach")
 
 
-@grid.command()
+@grid.command(
+    epilog=examples(
+        "phalanx grid lock",
+        "phalanx grid lock --passphrase-file old --new-passphrase-file new",
+    )
+)
 @_HOME
 @_PASSPHRASE
 @click.option("--new-passphrase-file", type=click.Path(path_type=Path), help="The new passphrase, instead of asking.")
 def lock(folder: Path | None, passphrase_file: Path | None, new_passphrase_file: Path | None) -> None:
-    """Lock the authority's private key by a passphrase, or change the passphrase."""
+    """Lock the authority's key by a passphrase, or change it."""
     _, file, passphrase = _authority(folder, passphrase_file)
     new = _new_passphrase(new_passphrase_file, asks=True)
     with _native.LockedFolder(Path(file).parent) as locked:

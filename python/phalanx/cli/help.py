@@ -8,16 +8,25 @@ from importlib.resources import files
 
 import click
 
+from phalanx.cli._examples import examples
+
 #: A link to a section of this page, and one to another page of the documentation.
 _HERE = re.compile(r"\[([^\]]+)\]\(#\w+\)")
 _ELSEWHERE = re.compile(r"\[([^\]]+)\]\(([\w/.-]+)\.md(?:#[\w-]+)?\)")
 
 
-@click.command("help")
+@click.command(
+    "help",
+    epilog=examples(
+        "phalanx help RecruitError",
+        "phalanx help",
+        "phalanx help cp",
+    ),
+)
 @click.argument("name", required=False, metavar="[ERROR|COMMAND]")
 @click.pass_context
 def help(context: click.Context, name: str | None) -> None:
-    """Explain an error of phalanx, like RecruitError: what it means, and what to do.
+    """Explain an error, like RecruitError, and say what to do.
 
     Upper and lower case are the same. Without a name, list all errors. Of a command, print its --help.
     """

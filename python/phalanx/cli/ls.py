@@ -10,6 +10,7 @@ from itertools import chain, islice
 
 import click
 
+from phalanx.cli._examples import examples
 from phalanx.cli._streams import printable
 from phalanx.cli._there import Reached, complain, facts, reaches, split
 from phalanx.errors import TransferError
@@ -22,7 +23,12 @@ _MOST_SORTED = 10_000
 _KINDS = {"file": stat.S_IFREG, "folder": stat.S_IFDIR, "link": stat.S_IFLNK, "other": 0}
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "phalanx ls lab:/scratch",
+        "phalanx ls -l 'lab:/scratch/**/*.csv'",
+    )
+)
 @click.argument("places", metavar="HOST:/PATH...", nargs=-1, required=True)
 @click.option("-l", "--long", is_flag=True, help="Print the mode, size and time of each entry too.")
 @click.option("-R", "--recursive", is_flag=True, help="List the contents of folders too, by path.")

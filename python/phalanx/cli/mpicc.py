@@ -9,6 +9,7 @@ import shutil
 import click
 
 from phalanx._commands import LIBRARIES
+from phalanx.cli._examples import examples
 from phalanx.errors import PhalanxError
 
 MPI, BSP = "libmpi_abi.so.1", "libphalanx_bsp.so"
@@ -46,26 +47,39 @@ def _compile(compiler: str, arguments: tuple[str, ...], library_name: str = MPI)
 SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": ["--help"]}
 
 
-@click.command(context_settings=SETTINGS)
+@click.command(
+    context_settings=SETTINGS, epilog=examples("phalanx mpicc -O2 -o ring ring.c", "phalanx mpicc -show -c ring.c")
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[COMPILER'S ARGUMENTS]...")
 def mpicc(arguments: tuple[str, ...]) -> None:
     """Compile a C program that uses MPI.
 
-    Calls cc, or the compiler NAME with -cc=NAME. -show prints the command without running it. The program runs with
+    It calls cc, or the compiler NAME with -cc=NAME. -show prints the command without running it. The program runs with
     `phalanx mpirun`, and with every MPI library that has the standard's binary interface.
     """
     _compile("cc", arguments)
 
 
-@click.command(context_settings=SETTINGS)
+@click.command(
+    context_settings=SETTINGS,
+    epilog=examples("phalanx mpicxx -O2 -o ring ring.cpp", "phalanx mpicxx -cc=clang++ -c ring.cpp"),
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[COMPILER'S ARGUMENTS]...")
 def mpicxx(arguments: tuple[str, ...]) -> None:
-    """Compile a C++ program that uses MPI: like `phalanx mpicc`, with c++."""
+    """Compile a C++ program that uses MPI.
+
+    It calls c++, or the compiler NAME with -cc=NAME. Otherwise it works like `phalanx mpicc`.
+    """
     _compile("c++", arguments)
 
 
-@click.command(context_settings=SETTINGS)
+@click.command(
+    context_settings=SETTINGS, epilog=examples("phalanx bspcc -O2 -o shift shift.c", "phalanx bspcc -show -c shift.c")
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[COMPILER'S ARGUMENTS]...")
 def bspcc(arguments: tuple[str, ...]) -> None:
-    """Compile a C program that uses BSPlib, like `phalanx mpicc`. The program runs with `phalanx bsprun`."""
+    """Compile a C program that uses BSPlib.
+
+    It works like `phalanx mpicc`. The program runs with `phalanx bsprun`.
+    """
     _compile("cc", arguments, BSP)

@@ -17,8 +17,9 @@ from click.core import ParameterSource
 
 from phalanx import _native
 from phalanx._commands import MOST, asked_variables, read_programs
+from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import IDENTITY, POLICY, TRUSTED
-from phalanx.cli._numbers import Seconds
+from phalanx.cli._numbers import Count, Seconds
 from phalanx.cli._streams import is_terminal
 from phalanx.grid import Grid
 from phalanx.launching import PATIENCE, end_program, prepare
@@ -62,11 +63,11 @@ OPTIONS = [
         "-n",
         "-np",
         "processes",
-        type=click.IntRange(1, MOST),
-        help="The number of processes. [default: one per core; with --hosts: every free place]",
+        type=Count(1, MOST),
+        help=f"The number of processes, at most {MOST}. [default: one per core; with --hosts: every free place]",
     ),
     click.option("--hosts", metavar="FILE|HOST:PORT,...", help="Run on these executors. Default: this machine."),
-    click.option("--per-host", type=click.IntRange(1, MOST), help="The most processes on one executor."),
+    click.option("--per-host", type=Count(1, MOST), help=f"The most processes on one executor, {MOST} or fewer."),
     click.option("--file", "files", multiple=True, metavar="PATH", help="A file or folder to send to executors too."),
     click.option(
         "--env",
@@ -83,7 +84,9 @@ OPTIONS = [
     click.option(
         "--timeout", type=Seconds(0), metavar="SECONDS", help=f"End the program after so long, with code {TIMED_OUT}."
     ),
-    click.option("--patience", type=Seconds(0.1), help="Seconds after which a stopped process counts as lost."),
+    click.option(
+        "--patience", type=Seconds(0.1), help="Seconds after which a stopped process counts as lost, at least 0.1."
+    ),
     click.option(
         "--transport",
         type=click.Choice(TRANSPORTS),
@@ -94,7 +97,7 @@ OPTIONS = [
     click.option(
         "--level",
         type=click.Choice(LEVELS),
-        help=f"The level of links with --transport sockets; {AUTHENTICATED}  [default: private]",
+        help=f"The level of links with --transport sockets; {AUTHENTICATED} [default: private]",
     ),
     POLICY,
     TRUSTED,
@@ -111,13 +114,13 @@ OPTIONS = [
 BSP_OPTIONS = [
     click.option(
         "--checkpoint",
-        type=click.IntRange(0, 2**32 - 1),
+        type=Count(0, 2**32 - 1),
         metavar="SUPERSTEPS",
         help="Save a checkpoint every so many supersteps; 0: never.",
     ),
     click.option(
         "--restarts",
-        type=click.IntRange(0, 2**32 - 1),
+        type=Count(0, 2**32 - 1),
         default=3,
         show_default=True,
         help="Tries after a loss without a new checkpoint.",
@@ -131,12 +134,13 @@ BSP_OPTIONS = [
 ]
 
 
-def _command(name: str, help_text: str, more: list[Any]) -> click.Command:
-    """One of the two commands: they differ in their words, and in what only BSP programs can do."""
+def _command(name: str, help_text: str, more: list[Any], *shown: str) -> click.Command:
+    """One of the two commands: they differ in their words, their examples, and in what only BSP programs can do."""
     function: Any = _run
     for option in reversed([*more, *OPTIONS]):
         function = option(function)
-    return click.command(name, help=help_text, context_settings={"allow_interspersed_args": False})(function)
+    settings = {"allow_interspersed_args": False}
+    return click.command(name, help=help_text, context_settings=settings, epilog=examples(*shown))(function)
 
 
 def _run(
@@ -234,6 +238,9 @@ mpirun = _command(
     mpirun -n 1 ./a : -n 2 ./b
     """,
     [],
+    "phalanx mpirun -n 4 python ring.py",
+    "phalanx mpirun --hosts hosts.txt --per-host 2 --file table.txt ./solver table.txt",
+    "phalanx mpirun -n 1 ./first : -n 3 ./others",
 )
 bsprun = _command(
     "bsprun",
@@ -244,4 +251,6 @@ bsprun = _command(
     when it loses a process or a machine, and continues from the last checkpoint.
     """,
     BSP_OPTIONS,
+    "phalanx bsprun -n 4 shift.py",
+    "phalanx bsprun --hosts hosts.txt --checkpoint 10 --restarts 5 shift.py",
 )

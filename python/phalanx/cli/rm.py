@@ -9,6 +9,7 @@ import sys
 
 import click
 
+from phalanx.cli._examples import examples
 from phalanx.cli._streams import BROKEN_PIPE, drop_output
 from phalanx.cli._there import Reached, complain, reaches, split
 from phalanx.errors import TransferError
@@ -17,7 +18,13 @@ from phalanx.transfer._files import Files, Unknown, expand, outermost
 from phalanx.words import Level
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "phalanx rm lab:/scratch/results.csv",
+        "phalanx rm -r lab:/scratch/old",
+        "phalanx rm -f 'lab:/scratch/*.tmp'",
+    )
+)
 @click.argument("places", metavar="HOST:/PATH...", nargs=-1, required=True)
 @click.option("-r", "-R", "--recursive", is_flag=True, help="Remove folders too, with their contents.")
 @click.option("-f", "--force", is_flag=True, help="Ignore paths that do not exist.")

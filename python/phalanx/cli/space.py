@@ -16,8 +16,10 @@ from rich.table import Table
 
 from phalanx import _native
 from phalanx.cli._console import console
+from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import in_grid
-from phalanx.cli._numbers import Seconds
+from phalanx.cli._numbers import Count, Seconds
+from phalanx.cli._suggestions import Suggesting
 from phalanx.errors import PhalanxError, SpaceError
 from phalanx.grid import Grid
 from phalanx.security import Rules, policy_words
@@ -27,12 +29,23 @@ from phalanx.words import ORDERS, Policy
 _RULES = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(
+    cls=Suggesting,
+    epilog=examples(
+        "phalanx space serve --address unix:spaces.socket",
+        "phalanx space info lab:7400/jobs",
+    ),
+)
 def space() -> None:
     """Serve tuple spaces, create them, and show them."""
 
 
-@space.command()
+@space.command(
+    epilog=examples(
+        "phalanx space serve --address unix:spaces.socket",
+        "phalanx space serve --address 0.0.0.0:7401 --identity labpc.pem --access access.toml",
+    )
+)
 @click.option(
     "--address",
     metavar="HOST:PORT",
@@ -53,33 +66,36 @@ def space() -> None:
 @click.option("--rules", type=_RULES, help="A file of rules for links.")
 @click.option("--no-create", is_flag=True, help="Serve only the spaces named with --space.")
 @click.option("--space", "names", multiple=True, metavar="NAME", help="Create this space now (may be repeated).")
-@click.option("--spaces", type=click.IntRange(1), default=1000, show_default=True, help="The most spaces.")
-@click.option("--clients", type=click.IntRange(1), default=4096, show_default=True, help="The most clients at a time.")
+@click.option("--spaces", type=Count(1), default=1000, show_default=True, help="The most spaces.")
+@click.option("--clients", type=Count(1), default=4096, show_default=True, help="The most clients at a time.")
 @click.option(
     "--directory",
     type=click.Path(path_type=Path),
     help="The folder of durable spaces. [default: spaces/PORT in $PHALANX_HOME or ~/.phalanx]",
 )
 @click.option(
-    "--most-bytes", type=click.IntRange(1), help="The most memory of one space. [default: half of the machine's]"
+    "--most-bytes",
+    type=Count(1),
+    metavar="BYTES",
+    help="The most memory of one space. [default: half of the machine's]",
 )
 @click.option(
     "--most-memory",
-    type=click.IntRange(1),
+    type=Count(1),
     metavar="BYTES",
     help="The most memory of all spaces; one user has at most 3 times what is left. [default: 2/3 of the machine's]",
 )
 @click.option(
     "--user-share",
-    type=click.IntRange(1, 100),
+    type=Count(1, 100),
     default=25,
     show_default=True,
     metavar="PERCENT",
-    help="One user's share of clients, spaces, transactions and unfinished messages.",
+    help="One user's share, 1 to 100, of clients, spaces, transactions and unfinished messages.",
 )
 @click.option(
     "--most-unfinished",
-    type=click.IntRange(1),
+    type=Count(1),
     metavar="BYTES",
     help="The most bytes of unfinished messages. [default: a quarter of the machine's memory]",
 )
@@ -151,20 +167,36 @@ def _reaching(command: Callable[..., None]) -> Callable[..., None]:
     return as_json(in_grid(command))
 
 
-@space.command()
+@space.command(
+    epilog=examples(
+        "phalanx space create unix:spaces.socket/jobs --order fifo",
+        "phalanx space create lab:7400/results --durable --most-bytes 1000000000",
+        "phalanx space create hosts.txt/jobs --replicas 3",
+    )
+)
 @click.argument("address")
 @_reaching
-@click.option("--order", type=click.Choice(ORDERS), default="any", show_default=True)
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default="any",
+    show_default=True,
+    help="Which of several matching tuples is taken first; fifo: the oldest, lifo: the newest.",
+)
 @click.option("--lease", type=Seconds(0), metavar="SECONDS", help="The lease of tuples that are put without one.")
 @click.option("--index", "indexes", multiple=True, metavar="0,1", help="Positions to index together (may be repeated).")
 @click.option("--box", "boxes", multiple=True, metavar="1,2", help="Positions of numbers to index for range queries.")
 @click.option("--secure", is_flag=True, help="Allow only private links over networks that are not trusted.")
-@click.option("--group", help="Only members of this group may open the space; the server's access rules list them.")
+@click.option(
+    "--group",
+    metavar="NAME",
+    help="Only members of this group may open the space; the server's access rules list them.",
+)
 @click.option("--durable", is_flag=True, help="Keep tuples on the server's disk; out returns when its tuple is there.")
 @click.option(
     "--replicas",
-    type=click.IntRange(3, 9),
-    help="The number of servers that keep the space: ADDRESS and each --member, or ADDRESS is HOSTS_FILE/NAME.",
+    type=Count(3, 9),
+    help="The number of servers, 3 to 9: ADDRESS and each --member, or those that ADDRESS, HOSTS_FILE/NAME, names.",
 )
 @click.option(
     "--member",
@@ -173,8 +205,8 @@ def _reaching(command: Callable[..., None]) -> Callable[..., None]:
     metavar="HOST:PORT",
     help="A further server of a replicated space (may be repeated).",
 )
-@click.option("--most-tuples", type=click.IntRange(1))
-@click.option("--most-bytes", type=click.IntRange(1))
+@click.option("--most-tuples", type=Count(1), help="The most tuples; out is an error beyond that.")
+@click.option("--most-bytes", type=Count(1), metavar="BYTES", help="The most memory; out is an error beyond that.")
 def create(
     address: str,
     as_json: bool,
@@ -191,9 +223,10 @@ def create(
     most_tuples: int | None,
     most_bytes: int | None,
 ) -> None:
-    """Create the space ADDRESS (HOST:PORT/NAME or unix:PATH/NAME) with its own options.
+    """Create the space ADDRESS with its own options.
 
-    An existing space keeps its options, and is shown; the exit code is then 3.
+    ADDRESS is HOST:PORT/NAME or unix:PATH/NAME. An existing space keeps its options, and is shown; the exit code is
+    then 3.
     """
     asked: dict[str, Any] = {
         "order": order,
@@ -223,18 +256,24 @@ def create(
         raise click.exceptions.Exit(3)
 
 
-@space.command()
+@space.command(
+    epilog=examples(
+        "phalanx space info lab:7400/jobs",
+        "phalanx space info --json --rates 1 unix:spaces.socket/jobs",
+    )
+)
 @click.argument("address")
 @_reaching
 @click.option(
     "--rates",
     type=Seconds(0.1, 3600),
     metavar="SECONDS",
-    help="Also show operations per second, measured over SECONDS.",
+    help="Also show operations per second, measured over SECONDS, 0.1 to 3600.",
 )
 def info(address: str, as_json: bool, grid: Grid, rates: float | None) -> None:
-    """Show the space ADDRESS: tuples, waiting requests, indexes, rates, and the members of a replicated space.
+    """Show what is in the space ADDRESS, and what it does.
 
+    The figures are tuples, waiting requests, indexes and rates, and the members of a replicated space.
     HOSTS_FILE/NAME names a replicated space that some of these machines keep.
     """
     engine = _open.reach_any(_place(grid, address), **grid.links())
@@ -242,7 +281,12 @@ def info(address: str, as_json: bool, grid: Grid, rates: float | None) -> None:
     engine.close()
 
 
-@space.command()
+@space.command(
+    epilog=examples(
+        "phalanx space members hosts.txt/jobs",
+        "phalanx space members hosts.txt/jobs --remove dead:7400 --add new:7400",
+    )
+)
 @click.argument("address")
 @_reaching
 @click.option("--add", multiple=True, metavar="HOST:PORT", help="Add this server (may be repeated).")
@@ -254,10 +298,11 @@ def members(
     add: tuple[str, ...],
     remove: tuple[str, ...],
 ) -> None:
-    """Show or change the members of the replicated space ADDRESS, or HOSTS_FILE/NAME.
+    """Show or change the members of the replicated space ADDRESS.
 
-    To replace a dead machine, use --remove and --add in one command. The space stays in use meanwhile. When the command
-    ends, a new member has everything. All members that stay must be reachable, and the leader must stay.
+    ADDRESS may be HOSTS_FILE/NAME. To replace a dead machine, use --remove and --add in one command. The space
+    stays in use meanwhile. When the command ends, a new member has everything. All members that stay must be
+    reachable, and the leader must stay.
     """
     engine = _open.reach_any(_place(grid, address), **grid.links())
     if not engine.members:
@@ -273,7 +318,12 @@ def members(
         click.echo(f"{one.address} {one.name} {_standing(one)}")
 
 
-@space.command()
+@space.command(
+    epilog=examples(
+        "phalanx space move --placement 'hash(0)' one:7400/jobs two:7400/jobs",
+        "phalanx space move --placement local hosts.txt/jobs --gone dead:7400/jobs",
+    )
+)
 @click.argument("members", nargs=-1, required=True, metavar="MEMBER...")
 @_reaching
 @click.option(
@@ -305,9 +355,10 @@ def move(
     gone: tuple[str, ...],
     wait: float,
 ) -> None:
-    """Make each MEMBER (HOST:PORT/NAME, or HOSTS_FILE/NAME for all) a member of one spread space, and no others.
+    """Move the tuples of a spread space to other members.
 
-    Moves tuples to the members at which programs that name these members look for them. Members that leave need not be
+    Afterwards each MEMBER (HOST:PORT/NAME, or HOSTS_FILE/NAME for all) is a member, and no other server. The command
+    moves tuples to the members at which programs that name these members look for them. Members that leave need not be
     named. Meanwhile no program can use the space. After Ctrl-C or a kill, run the command again: no tuple is lost or
     duplicated.
     """

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from phalanx.cli._examples import examples
 from phalanx.cli._habits import Habitual
 from phalanx.cli._streams import printable
 from phalanx.cli._there import carries, explain_at_end, reaches, tell_json
@@ -17,7 +18,14 @@ from phalanx.transfer._sync import SyncReport, as_json
 from phalanx.words import Level
 
 
-@click.command(cls=Habitual)
+@click.command(
+    cls=Habitual,
+    epilog=examples(
+        "phalanx sync --dry-run --delete results lab:/scratch/results",
+        "phalanx sync results lab:/scratch/results",
+        "phalanx sync --exclude '*.tmp' lab:/scratch/results results",
+    ),
+)
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
 @click.option("--checksum", is_flag=True, help="Compare the contents of files, not only size and time.")
@@ -37,13 +45,13 @@ def sync(
     how: CarryOptions,
     json_wanted: bool,
 ) -> int:
-    """Make the folder DST like SRC; one of them, or each, is HOST:/PATH or HOST:PORT:/PATH.
+    """Make the folder DST like SRC, by copying what differs.
 
-    Copies only files that differ in size or time, and sets permissions that differ. Between two executors, the bytes
-    go directly from one to the other. DST is the copy itself; if it ends with a slash, SRC goes into it under its own
-    name. --delete removes files that SRC does not have. It never removes excluded files, never follows a link, and
-    removes nothing if SRC could not be listed completely. One folder cannot be inside the other. The exit code is 1 if
-    an operation failed.
+    One of them, or each, is HOST:/PATH or HOST:PORT:/PATH. The command copies only files that differ in size or
+    time, and sets permissions that differ. Between two executors, the bytes go directly from one to the other. DST
+    is the copy itself; if it ends with a slash, SRC goes into it under its own name. --delete removes files that
+    SRC does not have. It never removes excluded files, never follows a link, and removes nothing if SRC could not
+    be listed completely. One folder cannot be inside the other. The exit code is 1 if an operation failed.
     """
     with shown(Path(source).name or source, json_wanted) as progress:
         report = grid.sync(
