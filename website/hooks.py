@@ -11,9 +11,13 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from website.commands import with_options
+from website.descriptions import description
 from website.links import for_site
 from website.offline import foreign_in
 from website.pages import INDEX_OF_DECISIONS, OUTSIDE, ROOT, expanded, index_of_decisions
+
+#: How the theme begins the dialog of the search.
+SEARCH = '<div class="md-search" data-md-component="search" role="dialog">'
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -29,11 +33,22 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Links as the site needs them, and the options of commands."""
+    """Links as the site needs them, the options of commands, and a description for search engines."""
     place = page.file.src_uri
+    if told := description(markdown):
+        page.meta.setdefault("description", told)
     if place == INDEX_OF_DECISIONS:
         return markdown
     return with_options(for_site(markdown, place))
+
+
+def on_post_page(output: str, page: Page, **_: Any) -> str:
+    """A name for the dialog of the search, which the theme leaves without one: screen readers say it."""
+    if SEARCH not in output:
+        raise PluginError(
+            f"{page.file.src_uri}: the theme's search is no longer {SEARCH}: look whether it has a name now"
+        )
+    return output.replace(SEARCH, f'{SEARCH[:-1]} aria-label="Search">')
 
 
 def on_post_build(config: MkDocsConfig) -> None:

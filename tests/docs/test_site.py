@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from website.commands import leaves, with_options
+from website.descriptions import MOST, description
 from website.links import for_site
 from website.offline import foreign, foreign_in
 from website.pages import DOCS, INDEX_OF_DECISIONS, OUTSIDE, ROOT, index_of_decisions, pages_in, place_of, source_of
@@ -121,3 +122,14 @@ def test_parameters_of_one_entry_are_taken_apart() -> None:
         'level\n    One of ``"clear"``, ``"safe"``.\n    The level.\nn : int\n    A number.\n\n\n'
         "Returns\n-------\nint, str\n    Both.\n"
     )
+
+
+def test_the_description_of_a_page_is_its_first_paragraph() -> None:
+    page = (
+        "# Title\n\n```python\nx = 1\n\ny = 2\n```\n\n<!-- a comment -->\n\nA [farm](x.md) runs `f`,\n*often*.\n\nMore."
+    )
+    assert description(page) == "A farm runs f, often."
+    assert description("# Title\n\n| a | b |\n|---|---|\n") is None
+    shown = description("word " * 100) or ""
+    assert len(shown) <= MOST
+    assert shown.endswith("word…")
