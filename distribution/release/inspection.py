@@ -107,7 +107,7 @@ def _stripped(files: dict[str, bytes]) -> None:
 
 
 def _bill(bill: dict[str, object], files: dict[str, bytes]) -> None:
-    """It is valid CycloneDX, and lists all libraries as they are, and the crates that each is made of."""
+    """The bill of materials is valid CycloneDX. It lists all libraries as they are, and the crates of each."""
     if error := JsonStrictValidator(SchemaVersion.V1_5).validate_str(json.dumps(bill)):
         raise Flaw(f"the bill of materials is not valid: {error}")
     components = {it["bom-ref"]: it for it in bill["components"]}  # type: ignore[attr-defined]

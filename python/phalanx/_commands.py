@@ -103,10 +103,11 @@ def _seen(program: str, folder: Path) -> str:
 
 
 def stage(command: list[str], files: dict[str, Path], folder: Path) -> list[str]:
-    """A command as executors run it, in the folder of its files: the program, or the script behind it, is added to
-    ``files``, which are paths here by their names there.
+    """A command as executors run it, in the folder of its files.
 
-    What is neither a file nor a folder here is left to the executor to find. Raises LaunchError."""
+    The program, or the script behind it, is added to ``files``: paths on this machine, by their names at the executor.
+    The executor looks for a program that is neither a file nor a folder here. Raises LaunchError.
+    """
     if _is_script(command[0], folder):
         command = ["python", *command]
     program, *arguments = command

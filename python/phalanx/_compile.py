@@ -2,8 +2,8 @@
 
 A program is compiled from its beginning to its end. An *opening* is the current end of the graph: tokens come out of it
 and go into the next part of the program. Fusing adds functions to the instruction that is open there. A new instruction
-begins only where it must: after a split, before a join, where a token has several sources or targets, and where the
-user asks for it.
+begins only where it must: after a split, before a join, and where a token has several sources or targets. The user can
+ask for more, by ``fuse=False``.
 """
 
 from __future__ import annotations
@@ -194,8 +194,8 @@ class _Compiler:
         self._marks = around
         return at
 
-    # A new skeleton needs a place here, in `_parts` (how deep programs are) if it has parts, and in `_marks_of` if it
-    # calls functions itself: without that, what a marked function gets would travel unmarked.
+    # A new skeleton needs a place here. If it has parts, it needs one in `_parts`, which counts how deep programs are.
+    # If it calls functions itself, it needs one in `_marks_of`: otherwise data of a marked function travels unmarked.
     def _add(self, program: Any, at: Opening) -> Opening:
         if isinstance(program, Map):
             return self._map(program.split, program.program, program.join, at)

@@ -16,8 +16,8 @@ class CopyOrder:
 
     address: str
     source: str | None
-    #: The text of the identity file, the names in certificates by address, the file of known members, the files with
-    #: lists of revoked certificates, and the addresses of machines by name.
+    #: Text of the identity file; names in certificates, by address; file of known members; files with lists of revoked
+    #: certificates; addresses of machines, by name.
     dialler: tuple[str | None, dict[str, str], str | None, list[str], dict[str, str], str | None]
     #: The default policy, the trusted networks, and the text of a rules file.
     policy: tuple[str, list[str], str | None]

@@ -1,7 +1,7 @@
 """An interpreter: fires instructions on the tokens that come over its link, and sends the results back.
 
-An executor starts it, never a user. A thread of the native link does everything that must go on while the user's code
-runs: reading, heartbeats, and ending when the manager or the executor is gone.
+An executor starts it, never a user. A thread of the native link works while the user's code runs: it reads, and sends
+heartbeats. It ends the process when the manager or the executor is gone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an interpreter does once before it fires anything of its manager: the manager's ``initializer``.
 
-It travels in front of each program's code, since any program may be the first one that an interpreter gets: one that
-replaces a lost one begins with what is fired next.
+The initializer travels in front of each program's code, because any program may be the first one of an interpreter. An
+interpreter that replaces a lost one begins with the program that is fired next.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Refusals of a cage: the grant of the machine's owner that would open the path that a task was refused, or the account
-that may not open it."""
+"""Refusals of a cage, explained.
+
+The error of a task names the grant by which the machine's owner would open the path, or the account that may not open
+it.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,8 @@ def explain_refusal(
 ) -> None:
     """Add to the message of a ``PermissionError`` what is missing: a grant, or a right of the account that tasks have.
 
-    Errors that have another cause are left as they are: those about paths that the cage opens, and those about files
-    that the executor's account could not open anyway.
+    Errors with another cause are left as they are. They are about paths that the cage opens, or about files that the
+    executor's account could not open anyway.
 
     Parameters
     ----------

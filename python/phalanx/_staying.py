@@ -1,9 +1,9 @@
 """Tokens that stay at their interpreter, on the way from one instruction to the next.
 
-The next instruction gets the same as if the token had travelled: an object of its own with writable arrays, which
-shares nothing with objects that the user's code has kept. If only the token refers to an array, no copy is needed.
-Tokens are handed over in a *box*, a list of one item, so that no name refers to a token while its references are
-counted.
+The next instruction gets the same as if the token had travelled: an object of its own, with writable arrays. This
+object shares nothing with objects that the user's code has kept. If only the token refers to an array, no copy is
+needed. Tokens are handed over in a *box*, a list of one item, so that no name refers to a token while its references
+are counted.
 """
 
 from __future__ import annotations

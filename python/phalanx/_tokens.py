@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from phalanx._native import Region
 
-    #: The number of tokens, the pickles, their lengths (None: one pickle of a list of all), and for each buffer outside
-    #: the pickles the index of its token.
+    #: The number of tokens, the pickles, and their lengths (None: one pickle of a list of all). Then each buffer
+    #: outside the pickles, with the index of its token.
     Packed: TypeAlias = tuple[int, bytes, list[int] | None, list[tuple[int, memoryview]]]
     Unpacked: TypeAlias = tuple[int, Region, list[int] | None, list[tuple[int, Region]]]
 
@@ -174,8 +174,11 @@ def is_by_reference(pickled: bytes) -> bool:
 
 
 def _needs_pickler(pickled: bytes) -> bool:
-    """Whether a plain pickle may name something that needs the pickler of phalanx: a module for which
-    ``cloudpickle.register_pickle_by_value`` was called, or a proxy of a :mod:`multiprocessing` manager."""
+    """Whether a plain pickle may name something that needs the pickler of phalanx.
+
+    That is a module for which ``cloudpickle.register_pickle_by_value`` was called, or a proxy of a
+    :mod:`multiprocessing` manager.
+    """
     if "multiprocessing.managers" in sys.modules and b"RebuildProxy" in pickled:
         return True
     cloudpickle = sys.modules.get("cloudpickle")

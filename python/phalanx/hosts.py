@@ -140,7 +140,7 @@ class Hosts:
         return hosts
 
     def only(self, names: Iterable[str]) -> Hosts:
-        """These machines of all, in this order. Raises RecruitError for a name that no machine has.
+        """The machines with these names, in this order. Raises RecruitError for a name that no machine has.
 
         Parameters
         ----------
@@ -268,8 +268,8 @@ def _certificates(machines: list[Machine]) -> dict[str, str]:
 def _by_name(machines: list[Machine]) -> dict[str, str]:
     """The address of each machine by its name.
 
-    A machine without a name is called by its host. Two executors may run on one host: the second is called by its
-    address, as is a machine whose host is the name of another one. Raises RecruitError if two have the same name.
+    A machine without a name is called by its host. If two executors run on one host, the second is called by its
+    address. So is a machine whose host is the name of another one. Raises RecruitError if two have the same name.
     """
     given = {machine.name for machine in machines}
     found: dict[str, str] = {}

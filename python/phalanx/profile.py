@@ -6,8 +6,8 @@
     px.profile.save("figures")            # this process's raw data: a file of its own
     px.profile.merge("figures")           # {label: Statistics} over the files of all processes
 
-A sample costs about a microsecond: every thread has series of its own, so there is no lock, and sums are taken
-of many samples at once. Memory is bounded: of a series the first ``KEPT`` samples are kept, all are counted.
+A sample costs about a microsecond: every thread has series of its own, without a lock. Sums are taken of many samples
+at once. Memory is bounded: a series keeps its first ``KEPT`` samples, and counts all of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _files = itertools.count()
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of all samples with one label: times are seconds, recorded values what they were recorded as.
+    """The statistics of all samples with one label. Times are in seconds; recorded values have the unit of the program.
 
     ``deviation`` is the standard deviation, that of a population.
 
@@ -201,7 +201,7 @@ def record(label: str, value: float) -> None:
 
 
 def statistics() -> dict[str, Statistics]:
-    """Of this process, by label, over its threads; to be called when these have ended or stand still.
+    """The statistics of this process, by label, over its threads. Call it when they have ended, or record nothing.
 
     Returns
     -------
@@ -336,7 +336,7 @@ def _by_label(all_sums: Iterable[tuple[str, Statistics]]) -> dict[str, Statistic
 
 
 def _merged(parts: Sequence[Statistics]) -> Statistics:
-    """One of several; no part's sum of squares is taken, which would lose digits where the spread is small."""
+    """The statistics of several parts together. A sum of squares would lose digits where the spread is small."""
     count, total = sum(part.count for part in parts), math.fsum(part.total for part in parts)
     mean = total / count
     variance = math.fsum(part.count * (part.deviation**2 + (part.mean - mean) ** 2) for part in parts) / count

@@ -28,11 +28,11 @@ Links: TypeAlias = Literal["keep", "follow", "skip"]
 Kept: TypeAlias = Literal["owner", "group", "numeric-ids", "xattrs", "acls", "hard-links"]
 #: How ranks on one machine exchange messages.
 Transport: TypeAlias = Literal["shared", "sockets"]
-#: What an executor keeps from the processes of its users, each with what is before it: environments and core dumps,
-#: system calls, files, and signals and unix sockets.
+#: What an executor keeps from the processes of its users. Each word includes the one before it: environments and core
+#: dumps; system calls; files; signals and unix sockets.
 Cage: TypeAlias = Literal["none", "limits", "files", "full"]
-#: What interpreters of other machines may do in the user's name, beside using the spaces that the program was given:
-#: nothing, use all spaces, copy, or both.
+#: What interpreters of other machines may do in the user's name. They may always use the spaces that the program was
+#: given; further words add nothing, all spaces, copies, or both.
 Delegate: TypeAlias = Literal["given", "spaces", "copies", "all"]
 #: What the ranks of a program may do in the user's name: use all spaces, copy, or both. A program that is launched is
 #: given texts only, so that there is no ``"given"``.

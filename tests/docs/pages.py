@@ -56,7 +56,7 @@ class Block:
 
     @property
     def commands(self) -> list[Command]:
-        """Of a console block: each `$ ` with its continuation lines, and the output up to the next."""
+        """The commands of a console block: each `$ ` with its continuation lines, and the output up to the next."""
         if self.language == "bash":
             return [Command(self.text, "")]
         found = re.findall(r"^\$ ((?:[^\n]*\\\n)*[^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", self.text, re.MULTILINE)

@@ -26,7 +26,7 @@ def is_free(port: int) -> bool:
 
 
 def with_free_ports(shown: list[Block]) -> list[Block]:
-    """The same blocks with other ports: those of the page may be in use on this machine, also by another page."""
+    """The blocks with free ports in place of those of the page, which may be in use, also by another page."""
     named = sorted({port for block in shown for port in PORT.findall(block.text)})
     # As long as they were, and in the same order: tables stay as they are shown.
     free = sorted(islice(filter(is_free, random.sample(range(5000, 10000), 5000)), len(named)))

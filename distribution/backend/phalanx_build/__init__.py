@@ -1,9 +1,9 @@
 """The build backend of phalanx: maturin's wheel, made complete.
 
 maturin builds the extension `phalanx._native` and packs it with the Python sources. The libraries of MPI and BSP are
-other crates, which it does not know. This backend builds them with the same settings and adds them to the wheel, with
-their headers, the licences of all crates, and a bill of materials. Whatever calls a backend gets the same wheel: pip,
-uv, `make dist`.
+other crates, which it does not know. This backend builds them with the same settings, and adds them to the wheel. It
+also adds their headers, the licences of all crates, and a bill of materials. pip, uv and `make dist` call this
+backend, and get the same wheel.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
 
 
 def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
-    """As for a wheel."""
+    """The requirements of an editable installation: those of a wheel."""
     return get_requires_for_build_wheel(config_settings)
 
 

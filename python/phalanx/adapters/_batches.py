@@ -1,7 +1,8 @@
 """Batches of calls on their way to interpreters, and the large arrays that all of them have in common.
 
-Scikit-learn hands the same matrix to every call. Sent with each, it would cost more than the calls; so what the first
-two batches have in common is taken for common to all, and staged: it goes to each interpreter once, as code does.
+Scikit-learn hands the same matrix to every call. A matrix that is sent with each call would cost more than the calls.
+So arrays that the first two batches have in common are taken for common to all. They are staged: each interpreter gets
+them once, as it gets code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Managers that are kept between parallel calls, as loky keeps its executor: a call in a loop finds interpreters that
-have begun, and have imported what it needs.
+"""Managers that are kept between parallel calls, as loky keeps its executor.
 
-Calls with the same options share a manager. It ends when no call has used it for as long as its options say, when
-calls with other options come while none uses it, and with the program.
+A call in a loop finds interpreters that have begun, and have imported their modules. Calls with the same options share
+a manager. The manager ends with the program, and when no call has used it for as long as its options say. It also ends
+when a call with other options comes while no call uses it.
 """
 
 from __future__ import annotations

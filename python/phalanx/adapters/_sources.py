@@ -88,8 +88,8 @@ class Given:
 class Own:
     """A manager that is kept for a backend's options.
 
-    Interpreters on other machines are places that others want too: without ``idle_worker_timeout=`` they are kept as
-    long as the backend, which is as long as the block of ``parallel_config``, and not beyond.
+    Interpreters on other machines are places that other users want too. Without ``idle_worker_timeout=`` they are kept
+    until the end of the block of ``parallel_config``, as the backend is.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """Dask's collections, computed by a manager: ``dask.compute(x, scheduler=get(manager))``.
 
-Dask has its own loop for graphs (``dask.local.get_async``): it knows which task is ready, in which order they need the
-least memory, and which result nobody needs any more. Here it is given a manager to have the tasks fired by.
+Dask has its own loop for graphs (``dask.local.get_async``). The loop knows which task is ready, in which order tasks
+need the least memory, and which result no task needs any more. This adapter gives the loop a manager, which fires the
+tasks.
 """
 
 from __future__ import annotations

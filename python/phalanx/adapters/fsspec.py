@@ -225,8 +225,8 @@ class PhalanxFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
         Between executors the bytes go straight from one to the other, and the copy has the permissions and the time.
 
-        Only the bytes of a small one that stays at its executor, which are here sooner than another copy is begun, come
-        here and go back.
+        A small file that stays at its executor is read to this machine and written back. That takes less time than to
+        begin a copy.
         """
         (source, old), (target, new) = self._at(path1), self._at(path2)
         with _as_usual(old):
@@ -406,21 +406,21 @@ class PhalanxFile(AbstractBufferedFile):  # type: ignore[misc]
         return True
 
     def commit(self) -> None:
-        """It has its name."""
+        """Gives the file its name."""
         if self._new is not None:
             with _as_usual(self.path):
                 self._new.commit()
             self._new = None
 
     def discard(self) -> None:
-        """It is gone."""
+        """Drops the file, which gets no name."""
         self._new = None
 
     def close(self) -> None:
         """Ends reading; or the file is whole, and has its name.
 
-        What is closed since an exception came up after it was opened is not whole: whoever wraps this file closes it
-        then, and says nothing of the exception.
+        A file is not whole if an exception came up since it was opened. Then a wrapper of this file closes it, and does
+        not pass the exception on.
         """
         error = sys.exc_info()[1]
         if not getattr(self, "closed", True) and self.mode != "rb" and error is not None and error is not self._before:

@@ -112,19 +112,13 @@ def hpput(pid: int, source: Buffer, array: Buffer, offset: int = 0) -> None:
 
     Parameters
     ----------
-    pid : int
-        The process that is written to.
-    source
-        An array or bytes of this process.
-    array
-        This process's array in the place of the one that is written.
-    offset : int
-        The first item of it that is written.
+    pid, source, array, offset
+        As for :func:`put`.
 
     Raises
     ------
     BspError
-        The items are not within the array that the other process registered.
+        As for :func:`put`.
 
     Examples
     --------
@@ -189,19 +183,13 @@ def hpget(pid: int, array: Buffer, into: Buffer, offset: int = 0) -> None:
 
     Parameters
     ----------
-    pid : int
-        The process that is read.
-    array
-        This process's array in the place of the one that is read.
-    into
-        A writable array of this process, which is filled as a whole.
-    offset : int
-        The first item that is read.
+    pid, array, into, offset
+        As for :func:`get`.
 
     Raises
     ------
     BspError
-        The items are not within the array that the other process registered.
+        As for :func:`get`.
 
     Examples
     --------

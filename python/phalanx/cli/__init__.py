@@ -16,8 +16,8 @@ from phalanx.cli._examples import examples
 from phalanx.cli._suggestions import Suggesting
 from phalanx.errors import PhalanxError, help_for
 
-#: Each command, and the module of this folder in which it is. One that is not asked for is not imported: a program on
-#: many processes is to be started in less time than all of them take.
+#: Each command, and the module of this folder in which it is. A command imports its own module only, because to import
+#: all of them takes longer than to start a program of many processes.
 MODULES = {
     "bspcc": "mpicc",
     "bsprun": "mpirun",
@@ -44,7 +44,7 @@ class Commands(Suggesting):
     """Commands that are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names."""
+        """The names of all commands."""
         return sorted(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -56,7 +56,7 @@ class Commands(Suggesting):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs one; whoever reads what it prints may go before the end."""
+        """Runs a command. The reader of its output may go away before the end."""
         from phalanx.cli._streams import BROKEN_PIPE, drop_unread
 
         try:
@@ -85,8 +85,10 @@ def commands() -> None:
 
 
 def occupy_closed_streams() -> None:
-    """Gives standard streams that are closed to the null device: what is opened next would be in their place, and be
-    taken for one of them."""
+    """Gives standard streams that are closed to the null device.
+
+    Otherwise the next file that is opened would get their number, and would be taken for a standard stream.
+    """
     for number in range(3):
         try:
             os.fstat(number)

@@ -47,7 +47,7 @@ HINTS = {
 
 
 class Habitual(click.Command):
-    """A command that understands them."""
+    """A command that understands options of ``scp`` and ``rsync``."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -56,7 +56,7 @@ class Habitual(click.Command):
         self.params.append(click.Option(names, is_flag=True, hidden=True, expose_value=False, multiple=False))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does."""
+        """Parses as click does, and adds a hint to the error of an option that scp or rsync has."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

@@ -19,7 +19,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def drop_output(stream: TextIO) -> None:
-    """Nobody reads what is printed there any more: it goes nowhere from now on."""
+    """Discards what is printed to a stream from now on, because no reader is left."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

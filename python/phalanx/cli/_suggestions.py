@@ -6,7 +6,7 @@ import click
 
 
 class Suggesting(click.Group):
-    """As click suggests options. Its older versions suggest no commands, and none suggests commands imported late."""
+    """Suggests commands, as click suggests options. No version of click suggests commands that are imported late."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

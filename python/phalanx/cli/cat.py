@@ -51,7 +51,7 @@ def cat(
 
 
 def _write(files: Files, host: str, path: str) -> int:
-    """One file; whether something went wrong."""
+    """Writes one file; returns whether something went wrong."""
     out = standard_output()
     try:
         file = files.open(path)

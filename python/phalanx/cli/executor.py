@@ -146,9 +146,9 @@ def executor(
     Data links are at least safe, so that no attacker can alter what this machine runs. Clear links are accepted only
     from networks named with --trusted. A user may ask for more protection.
 
-    What runs here for users is caged: it reads the system and Python, writes in a folder of its own, and opens nothing
-    else unless you --grant it. As root, name --accounts, so that the processes of each user have an account of their
-    own.
+    Users' processes run in a cage. They read the system and Python, and write in a folder of their own. They open
+    nothing else unless you --grant it. As root, name --accounts, so that the processes of each user have an account
+    of their own.
     """
     os.environ.pop(VARIABLE, None)  # what it starts belongs to its users' programs, not to the one that started it
     policy = policy_words(Rules(rules) if rules else "links", trusted)

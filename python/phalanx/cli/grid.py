@@ -298,7 +298,7 @@ class _Certificate(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, str]:
-        """Of two certificates of a holder the one with the higher rank counts, as at members."""
+        """The order of a holder's certificates: the one with the higher rank counts, as at members."""
         return self.until, self.fingerprint
 
 
@@ -364,10 +364,10 @@ def members(folder: Path | None) -> None:
 def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Path | None) -> None:
     """Take back all certificates of the machine (or user) NAME.
 
-    This writes the list revoked.txt, which the authority signs and everyone may see. Members refuse NAME, and end their
-    links with it, within a second or two after they find the list beside their identity file or their hosts file.
-    Members tell each other, over every link of managers, ranks, copies and spaces.
-    A certificate that is issued to NAME later is good.
+    This writes the list revoked.txt, which the authority signs and everyone may see. Members find the list beside
+    their identity file or their hosts file. Within two seconds they refuse NAME, and end their links with it.
+    Members tell each other, over every link of managers, ranks, copies and spaces. A certificate that is issued to
+    NAME later is good.
     """
     authority, file, passphrase = _authority(folder, passphrase_file)
     register, revoked, signed = (Path(file).with_name(name) for name in (_REGISTER, REVOKED, _SIGNED))

@@ -164,7 +164,7 @@ def _count(number: int, what: str) -> str:
 
 
 def as_json(report: Report) -> str:
-    """The same for a program: times in seconds, sizes in bytes."""
+    """The summary for a program that reads it: times in seconds, sizes in bytes."""
     interpreters = report.summary.interpreters
     facts: dict[str, Any] = dataclasses.asdict(report.summary)
     facts["bill"] = dataclasses.asdict(report.summary.bill)

@@ -16,7 +16,7 @@ Plane: TypeAlias = npt.NDArray[np.float32]
 #: Shape (layers, rows, columns); one layer, or the neighbours that a projection looks through.
 Slab: TypeAlias = npt.NDArray[np.float32]
 Window: TypeAlias = Literal["scan", "soft tissue", "bone", "wide", "narrow"]
-#: Letters for the sides of the patient at the left, the right, the top and the bottom of a picture: R, L, A, P, H or F.
+#: Sides of the patient at the left, right, top and bottom of a picture, each a letter: R, L, A, P, H or F.
 Sides: TypeAlias = tuple[str, str, str, str]
 PaletteName: TypeAlias = Literal["gray", "inverse", "bone", "copper", "hot iron", "sepia"]
 

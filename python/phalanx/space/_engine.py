@@ -10,8 +10,8 @@ queries (:class:`phalanx.space.Query`) and nested tuples of these. *select*: sel
 order. *where*: a query over the whole tuple, or None. *transaction*: the number of a transaction that
 :meth:`Engine.begin` began, or None. Times are in seconds; None is no limit.
 
-Errors: SpaceError if the space refuses or cannot be reached, SpaceFullError if a limit is reached, TransactionError if
-a transaction has ended, TypeError for a value without an encoding.
+Errors: SpaceError if the space refuses or cannot be reached; SpaceFullError if a limit is reached; TransactionError if
+a transaction has ended; TypeError for a value without an encoding.
 """
 
 from __future__ import annotations

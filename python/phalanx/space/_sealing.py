@@ -152,8 +152,8 @@ class SealingKey:
     def open(self, sealed: Sealed, *, at: int) -> Any:
         """Opens a matched value in its position.
 
-        Raises SpaceError if it was sealed with another key or for another place, or altered, and if it is a hidden
-        value, which :meth:`open_fields` opens together with its tuple.
+        Raises SpaceError if the value was sealed with another key or for another place, or was altered. A hidden value
+        raises it too: :meth:`open_fields` opens it together with its tuple.
 
         Parameters
         ----------

@@ -59,18 +59,19 @@ Path = StrPath
 class CopyReport:
     """What came of a copy.
 
-    ``files``, ``folders`` and ``links`` are in their places, ``bytes`` in the files; ``reused`` of these bytes were
-    taken from older versions of the files, and ``crossed`` bytes came for them over the line, compressed
-    or not, with the digests that were compared, but without names; after a cut, both count from there on. ``kept`` of
-    the files were there already, as far as it is known: of stripes, none where a pair was lost, or where what comes is
-    thrown away.
-    ``failed``: how many could not be copied; ``failures``: for each of them, up to 10 000, its path within the
-    copy, and why, but not for what is in a folder that could not be made.
-    ``level``: of the streams, and ``why`` that one; ``peers``: the names in the certificates of the executors at their
-    other ends, the sending one first. ``lost_streams`` ended before the copy did, ``altered_streams`` of
-    them since somebody altered what was sent; ``cuts``: how often the copy went on after its connection had ended.
-    ``seconds``: as a whole, ``setup`` of them until the first stream was open. ``stripes``: pairs of machines that took
-    shares to the end; ``lost_stripes``: those that were lost, and why; the others brought what was theirs.
+    - ``files``, ``folders`` and ``links`` are the numbers of what is in its place now, ``bytes`` those in the files.
+    - ``kept`` files were there already; 0 where a pair of stripes was lost, and for a copy to ``memory:``.
+    - ``reused`` bytes were taken from older versions of the files. ``crossed`` bytes came over the line, compressed or
+      not. They include digests, and no names. After a cut, both count from there on.
+    - ``failed`` is how many could not be copied. ``failures`` has the path within the copy, and the reason, of up to
+      10 000 of them. Files in a folder that could not be made are counted only.
+    - ``level`` is that of the streams, and ``why`` its reason. ``peers`` are the names in the certificates of the
+      executors at the other ends, the sending one first.
+    - ``lost_streams`` ended before the copy did. ``altered_streams`` of them ended because somebody altered bytes.
+    - ``cuts`` is how often the copy went on after its connection had ended.
+    - ``seconds`` is the time of the copy, ``setup`` the part of it until the first stream was open.
+    - ``stripes`` is the number of pairs of machines that took shares to the end. ``lost_stripes`` names the lost ones,
+      with the reason; the others brought their files.
 
     Examples
     --------
@@ -323,7 +324,7 @@ def _copy(here: str, match: re.Match[str], path: str, puts: bool, access: Access
 
 
 def _striped(here: str, match: re.Match[str], path: str, puts: bool, access: Access, how: _How) -> CopyReport:
-    """The same by several machines."""
+    """Copies by several machines."""
     source, target = (how.source, match) if puts else (match, None)
     machines = _stripes.further(how.stripes or "", source, target)
     paths = (here, path) if puts else (path, here)
@@ -434,7 +435,7 @@ def _is_folder(path: str, match: re.Match[str] | None, access: Access) -> bool:
 
 
 def _together(reports: list[CopyReport]) -> CopyReport:
-    """One report of several; its level is that of the first, as all go the same way."""
+    """One report of several copies. Its level is that of the first, because all copies go the same way."""
     sums = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
     failures = [failure for report in reports for failure in report.failures]
     return replace(reports[0], failures=failures, **sums)

@@ -123,7 +123,7 @@ class Files:
 
     @classmethod
     def here(cls) -> Files:
-        """The same questions, of this machine's own files."""
+        """Asks the same questions about this machine's own files."""
         files = cls.__new__(cls)
         files._name = "this machine"
         files._native = _native.Files(None, dialler=None, policy=("links", [], None), level=None)
@@ -185,8 +185,8 @@ class Files:
     def pages(
         self, path: Path, depth: int, include: list[str], exclude: list[str], matching: list[str]
     ) -> Iterator[list[tuple[str, Facts | None, str]]]:
-        """The same in pages as they come: paths, what is there (the fields of :class:`Entry` after the path), or why
-        that is not known.
+        """The entries in pages, as they come. A row has the path, and the further fields of :class:`Entry`, or why they
+        are not known.
 
         Parameters
         ----------
@@ -414,10 +414,11 @@ def compare(
 ) -> _native.Comparison:
     """What differs between two folders, which are listed side by side so that little is held.
 
-    ``page()`` has rows: path, what is there at the source and at the target, a verdict, a reason, and whether what is
-    to be kept differs. ``"listed"``: they are not the same; ``"same"``, ``"other"`` or ``"unread"``: of ``contents`` of
-    the same length; ``"no source"`` or ``"no target"``: it could not be looked at. ``special``: links and the like are
-    told also where they are alike.
+    ``page()`` has rows: the path, the entries at the source and at the target, a verdict, and a reason. The last item
+    says whether attributes that are to be kept differ. The verdict is ``"listed"`` if the entries are not the same.
+    Entries of the same length whose ``contents`` were compared are ``"same"``, ``"other"`` or ``"unread"``. An entry
+    that could not be looked at is ``"no source"`` or ``"no target"``. With ``special``, links and the like have a row
+    also where they are alike.
     """
     sides = [(files._native, path) for files, path in filter(None, (source, target))]
     return _native.Comparison(
@@ -459,7 +460,7 @@ def expand(files: Files, path: str) -> tuple[list[str], list[Unknown]]:
 
 
 def held(found: Iterator[Entry | Unknown]) -> Iterator[Entry | Unknown]:
-    """The same, for whoever keeps all of it: not more than memory has room for, whatever is told there."""
+    """The rows, for a caller that keeps all of them: no more than memory has room for, whatever a peer sends."""
     size = 0
     for number, one in enumerate(found):
         size += len(one.path) + len((one.target if isinstance(one, Entry) else one.reason) or "")
@@ -484,7 +485,7 @@ def outermost(paths: Iterable[str]) -> list[str]:
 
 
 def named(place: str, error: TransferError, path: str) -> TransferError:
-    """The same error, which begins with a place like ``host:/path`` instead of the path that it may begin with."""
+    """The error with a place like ``host:/path`` at its beginning, instead of the path that may be there."""
     other = TransferError(f"{place}: {str(error).removeprefix(f'{path}: ')}")
     other.errno = error.errno
     return other
@@ -571,7 +572,7 @@ def _failures(folder: Path, failed: int, told: list[tuple[str, str, str | None]]
 
 
 def batches(names: Path | Iterable[Path], most: int = _BATCH) -> Iterator[list[Path]]:
-    """The same names, so many at once as one question has room for."""
+    """The names in batches, each as large as one question has room for."""
     some: list[Path] = []
     size = 0
     for name in [names] if isinstance(names, (str, bytes, os.PathLike)) else names:

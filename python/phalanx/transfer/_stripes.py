@@ -1,8 +1,8 @@
 """One copy between several machines at an end: each pair of them takes a share (stripes, paper 003, section IV).
 
-The machines of one end see the same files. Shares go on at once; a copy of all follows between two of the machines. It
-finds what the shares brought, brings what they did not, and alone puts divided files in their places: it is what a
-copy is without shares, and keeps all that such a copy promises.
+The machines of one end see the same files. All shares are copied at the same time. Then one
+copy of everything follows, between two of the machines. It finds the files that the shares brought, brings the others,
+and puts divided files in their places. This last copy is an ordinary one, and keeps all that an ordinary copy promises.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Ends:
     target_path: str
 
     def pairs(self) -> list[Pair]:
-        """As many as the end with more machines has."""
+        """The pairs of machines, as many as the end with more machines has."""
         sources: Sequence[Machine | None] = self.sources or [None]
         targets: Sequence[Machine | None] = self.targets or [None]
         count = max(len(sources), len(targets))
@@ -67,7 +67,7 @@ class Ends:
 
 
 def name(machine: Machine) -> str:
-    """As its user wrote it."""
+    """The name as its user wrote it."""
     return f"{machine['host']}:{machine['port']}" if machine["port"] else str(machine["host"])
 
 
@@ -253,7 +253,7 @@ def carry(pairs: list[Pair], begin: Begin, fresh: bool, finishes: bool, tell: Te
 
 
 def _at_once(pairs: list[Pair], begin: Begin, tell: Tell) -> list[dict[str, Any] | TransferError]:
-    """Of each pair what came of its share, or why its machines were lost."""
+    """The outcome of each pair's share, or why its machines were lost."""
     with ExitStack() as stack:
         jobs = list[Copy]()
         stack.callback(_end, jobs)

@@ -30,8 +30,8 @@ from phalanx.transfer._files import Access, Entry, Files, Path, Unknown, compare
 from phalanx.transfer._stripes import further
 from phalanx.words import Kept, Level, Links, Policy
 
-#: For a file that is to be copied although it has the source's size and time: another time, which any file system can
-#: have and take for another one.
+#: A time for a file that must be copied although it has the source's size and time. Every file system can store it, and
+#: tell it from the other time.
 _OTHER_TIMES, _APART = (10**18, 11 * 10**17), 10**17 // 2
 
 
@@ -194,7 +194,7 @@ def sync(
 
 @dataclass(frozen=True)
 class _End:
-    """One of the two sides."""
+    """One of the two sides of a sync."""
 
     files: Files
     path: str
@@ -272,7 +272,7 @@ class _Plan:
                 self.failures.setdefault(".", reason)
 
     def _foresee(self, wanted: dict[str, Entry], present: dict[str, Entry]) -> None:
-        """Of what is to be copied, leaves out what certainly fails, with all that is in it."""
+        """Leaves out entries whose copy certainly fails, with all their contents."""
         gone, failing = {one.path for one in self.doomed}, set[str]()
         for path, entry in sorted(wanted.items()):  # folders before what is in them
             reason = _obstacle(entry, None if path in gone else present.get(path), self.links)
