@@ -29,6 +29,10 @@ PAGES = [
 #: A screen of a desktop, and of a phone, on which most pages that are too wide are seen.
 SCREENS = {"desktop": ViewportSize(width=1280, height=900), "phone": ViewportSize(width=390, height=844)}
 SCHEMES = ("light", "dark")
+#: Addresses that need no network.
+LOCAL = ("file:", "data:", "blob:")
+#: For servers only: its addresses begin with a slash.
+NOT_FOUND = "404.html"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 #: Sizes in CSS pixels. Browsers show text at 16 without a style.
 LEAST_SIZE, LEAST_SIZE_OF_PROSE = 12, 16
@@ -61,28 +65,42 @@ def judged(facts: dict[str, Any]) -> Iterator[str]:
             yield f"contrast {word['contrast']:.2f}: {word['text']!r}"
 
 
-def seen(browser: Browser, address: str, scheme: Any, pictures: Path | None = None) -> Iterator[str]:
-    """What is wrong with a page in colours of a scheme, each behind its screen."""
-    page = browser.new_page(color_scheme=scheme)
-    page.set_default_timeout(PATIENCE)
-    told: list[str] = []
-    page.on("console", lambda it: told.append(f"console: {it.text}") if it.type in ("error", "warning") else None)
-    page.on("pageerror", lambda it: told.append(f"error: {it}"))
-    page.on("request", lambda it: None if it.url.startswith(("file:", "data:", "blob:")) else told.append(it.url))
-    page.goto(address)
-    page.wait_for_load_state("networkidle")
-    for screen, size in SCREENS.items():
-        page.set_viewport_size(size)
-        yield from (f"{screen}, {scheme}: {fault}" for fault in dict.fromkeys(judged(page.evaluate(FACTS))))
-        if pictures:
-            page.screenshot(path=pictures / f"{Path(address).stem}-{screen}-{scheme}.png")
-    yield from (f"{scheme}: {it}" for it in dict.fromkeys(told))
-    page.close()
+class Visitor:
+    """A tab of the browser in colours of a scheme, and what it has told of its page."""
+
+    def __init__(self, browser: Browser, scheme: Any) -> None:
+        self.scheme = scheme
+        self.told: list[str] = []
+        self.page = browser.new_page(color_scheme=scheme)
+        self.page.set_default_timeout(PATIENCE)
+        self.page.on(
+            "console", lambda it: self.tell(f"console: {it.text}") if it.type in ("error", "warning") else None
+        )
+        self.page.on("pageerror", lambda it: self.tell(f"error: {it}"))
+        self.page.on("request", lambda it: None if it.url.startswith(LOCAL) else self.tell(it.url))
+
+    def tell(self, fault: str) -> None:
+        """Notes a fault of the page, once."""
+        if fault not in self.told:
+            self.told.append(fault)
+
+    def read(self, address: str, pictures: Path | None = None) -> Iterator[str]:
+        """What is wrong with a page, each behind its screen."""
+        self.told.clear()
+        for screen, size in SCREENS.items():
+            self.page.set_viewport_size(size)
+            if screen == next(iter(SCREENS)):  # the others follow without a new page, as when a window is made smaller
+                self.page.goto(address)
+            faults = dict.fromkeys(judged(self.page.evaluate(FACTS)))
+            yield from (f"{screen}, {self.scheme}: {fault}" for fault in faults)
+            if pictures:
+                self.page.screenshot(path=pictures / f"{Path(address).stem}-{screen}-{self.scheme}.png")
+        yield from (f"{self.scheme}: {fault}" for fault in self.told)
 
 
 def search(page: Page) -> list[str]:
     """What is wrong with the search, which must work without a server."""
-    page.set_default_timeout(PATIENCE)
+    page.set_viewport_size(SCREENS["desktop"])
     page.goto((SITE / PAGES[0]).as_uri())
     page.locator("input.md-search__input").click()
     page.keyboard.type(SEARCHED)
@@ -99,7 +117,7 @@ def prove(browser: Browser) -> None:
     with tempfile.TemporaryDirectory() as folder:
         bad = Path(folder) / "bad.html"
         bad.write_text(BAD)
-        told = "\n".join(seen(browser, bad.as_uri(), "light"))
+        told = "\n".join(Visitor(browser, SCHEMES[0]).read(bad.as_uri()))
     missed = [fault for fault in FAULTS if fault not in told]
     if missed:
         sys.exit(f"the check does not find {missed} on a page that has these faults:\n{told}")
@@ -116,7 +134,8 @@ def main() -> int:
     if program is None:
         print(f"there is no browser: install one of {', '.join(BROWSERS)} (Debian: apt-get install chromium)")
         return 1
-    pages = sorted(str(it.relative_to(SITE)) for it in SITE.rglob("*.html")) if options.all else options.pages
+    every = sorted(str(it.relative_to(SITE)) for it in SITE.rglob("*.html"))
+    pages = [page for page in every if page != NOT_FOUND] if options.all else options.pages
     if options.pictures:
         options.pictures.mkdir(parents=True, exist_ok=True)
     wrong = 0
@@ -125,12 +144,13 @@ def main() -> int:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
         prove(browser)
+        visitors = [Visitor(browser, scheme) for scheme in SCHEMES]
         for place in pages:
-            for scheme in SCHEMES:
-                for fault in seen(browser, (SITE / place).as_uri(), scheme, options.pictures):
+            for visitor in visitors:
+                for fault in visitor.read((SITE / place).as_uri(), options.pictures):
                     print(f"{place}, {fault}", flush=True)
                     wrong += 1
-        for fault in search(browser.new_page()):
+        for fault in search(visitors[0].page):
             print(fault)
             wrong += 1
         browser.close()
