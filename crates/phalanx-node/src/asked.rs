@@ -1,8 +1,11 @@
 //! Asks an executor what it offers, and starts nothing there.
 
-use crate::dial::{DIAL_PATIENCE, check_version, introduce, printable, unreachable};
+pub use crate::dial::check_version;
+
+use crate::dial::{DIAL_PATIENCE, introduce, printable, unreachable};
 use crate::dialler::Dialler;
 use phalanx_core::cage::Report;
+use phalanx_core::level::LevelSet;
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, decode};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Expected, dial};
@@ -18,6 +21,10 @@ use std::time::Instant;
 pub struct Asked {
     /// Its name, which its certificate proves.
     pub name: String,
+    /// The version of phalanx. It works together with this program's.
+    pub phalanx: String,
+    /// The levels that links of interpreters may have for what is not marked.
+    pub levels: LevelSet,
     /// Most interpreters at a time.
     pub capacity: u32,
     /// Python's version, like `3.11`.
@@ -41,10 +48,11 @@ pub fn ask_all(addresses: &[Address], dialler: &Dialler) -> Vec<Result<Asked, St
 fn ask(address: &Address, dialler: &Dialler) -> Result<Asked, String> {
     let (name, first) = first_message(address, dialler).map_err(|error| unreachable(address, &error))?;
     match first {
-        FromExecutor::Offer { capacity, python, phalanx, cage, .. } => {
+        FromExecutor::Offer { capacity, python, phalanx, levels, cage } => {
             check_version(address, &phalanx)?;
             let lacks = cage.lacks.iter().map(|lack| printable(lack)).collect();
-            Ok(Asked { name, capacity, python: printable(&python), cage: Report { lacks, ..cage } })
+            let (python, cage) = (printable(&python), Report { lacks, ..cage });
+            Ok(Asked { name, phalanx, levels: levels[0], capacity, python, cage })
         }
         FromExecutor::Away { reason } => Err(format!("{address} refused this user: {}", printable(&reason))),
         _ => Err(format!("{address} does not say what it offers")),

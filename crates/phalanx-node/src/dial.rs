@@ -7,7 +7,7 @@
 use crate::control;
 use phalanx_core::level::{Bound, Level, LevelSet, Mark, Network, Policy, Rule};
 use phalanx_core::text::escaped;
-use phalanx_core::wire::VERSION;
+use phalanx_core::wire::{Neighbour, VERSION};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Dialled, Expected, Introduced, dial};
 use phalanx_net::identity::Role;
@@ -57,18 +57,20 @@ pub(crate) fn agree(
     }
 }
 
-/// Checks that the server at `address` runs the version `theirs` of phalanx that this program has.
+/// Checks that the server at `address`, which runs the version `theirs` of phalanx, works together with this program.
 ///
 /// # Errors
-/// The message for users about another version, which is the same for every service.
-pub(crate) fn check_version(address: &impl Display, theirs: &str) -> Result<(), String> {
-    match theirs == VERSION {
-        true => Ok(()),
-        false => Err(format!(
-            "{address} runs phalanx {}, this program phalanx {VERSION}; install the same version at both ends",
-            printable(theirs)
-        )),
-    }
+/// The message for users about another version, which is the same for every service. It says which end is to be
+/// upgraded.
+pub fn check_version(address: &impl Display, theirs: &str) -> Result<(), String> {
+    let mend = match Neighbour::of(theirs, VERSION) {
+        Neighbour::Fits => return Ok(()),
+        Neighbour::Older => format!("upgrade phalanx at {address}"),
+        Neighbour::Newer => "upgrade phalanx here".to_owned(),
+        Neighbour::Unknown => "install the same version at both ends".to_owned(),
+    };
+    let theirs = printable(theirs);
+    Err(format!("{address} runs phalanx {theirs}, this program phalanx {VERSION}; {mend}"))
 }
 
 /// The message for users about an executor that cannot be reached.
@@ -99,6 +101,15 @@ pub(crate) fn printable(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_that_is_to_be_upgraded_is_named() {
+        let patch = VERSION.rsplit_once('.').map(|(minor, _)| format!("{minor}.4711"));
+        assert_eq!(check_version(&"lab:7400", &patch.expect("a version has dots")), Ok(()));
+        let mend = |theirs| check_version(&"lab:7400", theirs).expect_err("another version");
+        assert!(mend("0.0.9").ends_with("; upgrade phalanx at lab:7400"), "{}", mend("0.0.9"));
+        assert!(mend("99.0.0").ends_with("; upgrade phalanx here"), "{}", mend("99.0.0"));
+    }
 
     #[test]
     fn another_version_is_named_with_its_control_characters_escaped() {

@@ -19,7 +19,7 @@ use crate::transfer::{Exports, Service as Transfers, most_open};
 use phalanx_core::level::{LevelSet, Levels, Mark, Policy};
 #[cfg(target_os = "linux")]
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE};
-use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, VERSION, decode, encode};
+use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, Version, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token};
 use phalanx_net::link::Link;
@@ -64,6 +64,8 @@ pub struct Options {
     pub command: Vec<String>,
     /// Python's version, like `3.11`.
     pub python: String,
+    /// The version of phalanx that it tells its users.
+    pub phalanx: Version,
     /// The levels that data links may have.
     pub policy: Policy,
     /// The options for serving spaces as well. `None`: no spaces are served.
@@ -238,8 +240,8 @@ impl Executor {
         let (controls, launchers) = (quota("links of managers"), quota("message passing programs"));
         let requests = requests_of_a_user(options.capacity);
         let requests = Quota::new("requests that wait for a place", requests.saturating_mul(4), requests);
-        let Options { policy, accepted, exports, .. } = options.clone();
-        let transfers = Transfers::new(member.clone(), policy, accepted, exports, log.clone());
+        let Options { policy, accepted, exports, phalanx, .. } = options.clone();
+        let transfers = Transfers::new(member.clone(), policy, accepted, exports, phalanx, log.clone());
         let own = member.clone();
         let service = Arc::new(Service {
             member,
@@ -376,8 +378,8 @@ impl Service {
         lock(&self.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };
         self.log.info(format!("serving {}", session.user));
-        let Options { capacity, python, cage, .. } = self.options.clone();
-        let (phalanx, cage) = (VERSION.to_owned(), cage.report().clone());
+        let Options { capacity, python, phalanx: Version(phalanx), cage, .. } = self.options.clone();
+        let cage = cage.report().clone();
         tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx, levels, cage });
         let news = RefCell::new(Exchange::new(self.member.news()));
         let mut pulse = Pulse::new();
@@ -410,9 +412,10 @@ impl Service {
         };
         self.log.info(format!("serving {user}, who starts a message passing program"));
         self.programs.fetch_add(1, Ordering::AcqRel);
-        let Options { capacity, policy, command, environment, cage, .. } = &self.options;
+        let Options { capacity, phalanx, policy, command, environment, cage, .. } = &self.options;
         let terms = Terms {
             capacity: *capacity,
+            phalanx,
             user: &user,
             certificate: &certificate,
             member: &shown,

@@ -3,19 +3,26 @@
 use crate::errors::raise;
 use crate::grid::Dialler;
 use crate::manager::interruptibly;
+use phalanx_core::cage::Report;
 use phalanx_net::address::Address;
 use phalanx_net::identity::Role;
-use phalanx_node::asked::{Asked, ask_all};
+use phalanx_node::asked::{self, Asked, ask_all};
 use pyo3::prelude::*;
 
 /// The answer of one executor.
 #[derive(IntoPyObject)]
 pub enum Answer {
     /// Its name, its interpreters, its Python's version, the kind of its cage, whether each user has an account, and what is not
-    /// kept apart.
-    Offer(String, u32, String, &'static str, bool, Vec<String>),
+    /// kept apart; its version of phalanx, and the levels of what is not marked.
+    Offer(String, u32, String, &'static str, bool, Vec<String>, String, String),
     /// Why there is no answer.
     Failure(String),
+}
+
+/// Why a machine with another version of phalanx does not work together with this one; `None`: it does.
+#[pyfunction]
+pub fn check_version(address: &str, theirs: &str) -> Option<String> {
+    asked::check_version(&address, theirs).err()
 }
 
 /// Asks the executors at these addresses, as the user.
@@ -26,8 +33,8 @@ pub fn ask_executors(py: Python<'_>, addresses: Vec<String>, dialler: Dialler) -
     let dialler = dialler.read(Role::User)?;
     let answers = interruptibly(py, move || ask_all(&addresses, &dialler))?;
     let told = |answer| match answer {
-        Ok(Asked { name, capacity, python, cage }) => {
-            Answer::Offer(name, capacity, python, cage.kind.name(), cage.accounts, cage.lacks)
+        Ok(Asked { name, phalanx, levels, capacity, python, cage: Report { kind, accounts, lacks } }) => {
+            Answer::Offer(name, capacity, python, kind.name(), accounts, lacks, phalanx, levels.to_string())
         }
         Err(why) => Answer::Failure(why),
     };

@@ -4,6 +4,7 @@ use crate::errors::{identity, raise};
 use crate::grid::at_files;
 use crate::policy::Words;
 use crate::space::Serving;
+use phalanx_core::wire::Version;
 use phalanx_net::identity::{Member, Role};
 use phalanx_node::cage::{Cage, OwnAccounts, Settings};
 use phalanx_node::executor as node;
@@ -50,6 +51,13 @@ impl Caging {
         let checked = cage.and_then(|cage| cage.check_root(allow_root).map(|()| cage));
         checked.map_err(|error| raise("PolicyError", error))
     }
+}
+
+/// The strongest cage that this system has without accounts, in words: its kind, and what it does not keep apart.
+#[pyfunction]
+pub fn cage_here() -> PyResult<(&'static str, Vec<String>)> {
+    let cage = Cage::new(Settings::default()).map_err(|error| raise("PolicyError", error))?;
+    Ok((cage.report().kind.name(), cage.report().lacks.clone()))
 }
 
 /// A running service on a donated machine.
@@ -100,7 +108,9 @@ impl Executor {
         };
         cage.check_users(&accepted).map_err(|error| raise("PolicyError", error))?;
         let report = cage.report().to_string();
-        let options = node::Options { capacity, accepted, command, python, policy, spaces, exports, environment, cage };
+        let phalanx = Version::default();
+        let options =
+            node::Options { capacity, accepted, command, python, phalanx, policy, spaces, exports, environment, cage };
         let least: Severity = log_level.parse().map_err(PyValueError::new_err::<String>)?;
         let executor = node::Executor::start(address, member, options, Log::to_standard_error(least));
         let executor =

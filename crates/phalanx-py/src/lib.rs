@@ -43,6 +43,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<space::RemoteSpace>()?;
     module.add_class::<space::SpaceServer>()?;
     module.add_class::<transfer::Copy>()?;
+    module.add_function(wrap_pyfunction!(asked::check_version, module)?)?;
+    module.add_function(wrap_pyfunction!(executor::cage_here, module)?)?;
     module.add_function(wrap_pyfunction!(grid::create_grid, module)?)?;
     module.add_function(wrap_pyfunction!(grid::is_locked_grid, module)?)?;
     module.add_function(wrap_pyfunction!(grid::lock_grid, module)?)?;

@@ -136,7 +136,7 @@ def _ask(grid: Grid) -> list[Executor]:
     addresses = list(grid.machines.values())
     answers = _native.ask_executors(addresses, grid.reach.dialler())
     return [
-        Executor(machine, why=answer) if isinstance(answer, str) else Executor(machine, *answer[1:])
+        Executor(machine, why=answer) if isinstance(answer, str) else Executor(machine, *answer[1:6])
         for machine, answer in zip(grid.machines, answers, strict=True)
     ]
 

@@ -19,16 +19,16 @@ pub mod space;
 mod tokens;
 pub mod transfer;
 pub mod universe;
+mod version;
 
 pub use message::{Follow, FromExecutor, FromInterpreter, Given, PAST, Stayed, ToExecutor, ToInterpreter};
 pub use news::{News, NewsDigest};
 pub use tokens::{ALIGNMENT, Attached, Shape, Tokens};
+pub use version::{Neighbour, VERSION, Version};
 
 use crate::error::WireError;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The version of the protocol. A peer with another version gets an error and no connection.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Limit on the header, in bytes. The shape of a full batch is much smaller.
 pub const MAX_HEADER: u64 = 1 << 20;
 /// Limit on the body, in bytes. Memory for it is allocated as the bytes arrive, never on the peer's word alone.

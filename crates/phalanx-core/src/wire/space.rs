@@ -342,9 +342,10 @@ pub enum FromSpace {
     /// `created`: the space did not exist before. `secure`: tuples and templates travel at the level of marked data.
     /// `durable`: the client must send [`ToSpace::Known`]. `most_body`: a longer body of a message makes the space end
     /// the link. `members`: the addresses of the members that keep the space together. `identity`: a number that no
-    /// other space has.
+    /// other space has. `phalanx`: the version of the server.
     Opened {
         request: RequestId,
+        phalanx: String,
         created: bool,
         secure: bool,
         durable: bool,

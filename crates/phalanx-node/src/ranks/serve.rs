@@ -12,7 +12,7 @@ use bytes::Bytes;
 use phalanx_core::level::{LevelSet, Mark, Policy};
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
 use phalanx_core::wire::ranks::{CHECKPOINTS, Entry, MOST_RANKS, ToRank, frame};
-use phalanx_core::wire::{Given, VERSION, decode, encode};
+use phalanx_core::wire::{Given, Version, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::{Link, LinkError, Reader};
@@ -40,6 +40,8 @@ const HOLD: Duration = Duration::from_secs(120);
 pub struct Terms<'a> {
     /// The number of ranks that this machine can have.
     pub capacity: u32,
+    /// The version of phalanx that this machine tells.
+    pub phalanx: &'a Version,
     /// The user whose launcher this is.
     pub user: &'a str,
     /// The user's certificate, in DER.
@@ -202,7 +204,7 @@ impl Serving<'_> {
         let holder = Holder { user: self.terms.user.to_owned(), program };
         let share = self.share.insert(self.terms.places.share(holder, Model::Ranks));
         let (capacity, free) = (self.terms.capacity, share.free());
-        tell(self.link, &FromMachine::Offer { capacity, free, phalanx: VERSION.to_owned() });
+        tell(self.link, &FromMachine::Offer { capacity, free, phalanx: self.terms.phalanx.0.clone() });
     }
 
     fn begin(&mut self, mut part: Part, machine: u32, machines: Vec<IpAddr>, program: [u8; 16]) -> io::Result<()> {

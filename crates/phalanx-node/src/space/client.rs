@@ -11,6 +11,7 @@ use super::error::ClientError;
 use super::takes::Takes;
 use super::waiting::{Answer, Call, Done, Event, Nudge, Slot, State, Watch, number_of};
 use super::{Place, SpaceAddress};
+use crate::dial::check_version;
 use bytes::Bytes;
 use phalanx_core::error::SpaceError;
 use phalanx_core::level::{Agreed, Mark};
@@ -108,11 +109,12 @@ impl Client {
     pub(super) fn open(mut self, create: Option<Options>) -> Result<Arc<Client>, ClientError> {
         let name = self.address.name.clone();
         let asked = create.clone().unwrap_or_default();
-        let FromSpace::Opened { secure, created, durable, most_body, members, identity, .. } =
+        let FromSpace::Opened { phalanx, secure, created, durable, most_body, members, identity, .. } =
             self.ask_first(|request| ToSpace::Open { request, name, create })?
         else {
             return Err(self.ended("it does not speak this protocol"));
         };
+        check_version(&self.address, &phalanx).map_err(ClientError::Unreachable)?;
         let is_not = |what| SpaceError::NotKept(format!("{} is there already, and is not {what}", self.address));
         if !asked.replicas.is_empty() && members.is_empty() {
             return Err(is_not("replicated").into());

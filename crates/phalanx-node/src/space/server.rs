@@ -11,6 +11,7 @@ use crate::log::{Log, Severity};
 use crate::threads::most_links;
 use phalanx_core::error::SpaceError;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy, Reach};
+use phalanx_core::wire::Version;
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::{Finisher, Link, Reader};
@@ -49,13 +50,15 @@ pub struct ServerOptions {
     /// Most bytes of messages that have begun to arrive, of all clients together. While they are used up, long messages are not
     /// read.
     pub unfinished: u64,
+    /// The version of phalanx that clients are told.
+    pub phalanx: Version,
 }
 
 impl Default for ServerOptions {
     fn default() -> ServerOptions {
         let (policy, accepted, access, caps) = (Policy::default(), Vec::new(), None, Caps::default());
-        let (directory, sessions, unfinished) = (None, 4096, 4 << 30);
-        ServerOptions { policy, accepted, access, creates: true, directory, caps, sessions, unfinished }
+        let (directory, sessions, unfinished, phalanx) = (None, 4096, 4 << 30, Version::default());
+        ServerOptions { policy, accepted, access, creates: true, directory, caps, sessions, unfinished, phalanx }
     }
 }
 
@@ -95,7 +98,7 @@ impl Service {
     pub fn new(member: Option<Member>, options: ServerOptions, log: Log) -> io::Result<Service> {
         let own = member.clone().map(Arc::new);
         let (policy, caps, directory) = (options.policy.clone(), options.caps.clone(), options.directory.clone());
-        let spaces = Spaces::new(options.creates, caps, directory, own, policy, log.clone());
+        let spaces = Spaces::new(options.creates, caps, directory, own, policy, options.phalanx.clone(), log.clone());
         spaces.open_kept();
         let (finisher, links) = (Arc::new(Finisher::start()?), Mutex::default());
         let budget = Budget::new(options.unfinished, share(options.unfinished, options.caps.share));

@@ -284,7 +284,9 @@ impl<'a> Session<'a> {
         let client = self.client.clone();
         self.opened = Some(Opened { space, id, rights, user, limits, most_tuples, client, unstable });
         let most_body = self.most_body();
-        Ok(Some((FromSpace::Opened { request, created, secure, durable, most_body, members, identity }, Vec::new())))
+        let phalanx = self.spaces.phalanx.0.clone();
+        let opened = FromSpace::Opened { request, phalanx, created, secure, durable, most_body, members, identity };
+        Ok(Some((opened, Vec::new())))
     }
 }
 

@@ -13,6 +13,7 @@ use phalanx_core::error::SpaceError;
 use phalanx_core::ids::TransactionId;
 use phalanx_core::level::Policy;
 use phalanx_core::space::{Decision, Options, Pool, Seat};
+use phalanx_core::wire::Version;
 use phalanx_net::identity::Member;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
@@ -62,6 +63,8 @@ pub struct Spaces {
     /// This server's identity. `None`: it cannot be a member of a replicated space.
     own: Option<Arc<Member>>,
     asks: Asks,
+    /// The version of phalanx that clients are told.
+    pub(super) phalanx: Version,
     log: Log,
 }
 
@@ -73,12 +76,13 @@ impl Spaces {
         directory: Option<Directory>,
         own: Option<Arc<Member>>,
         policy: Policy,
+        phalanx: Version,
         log: Log,
     ) -> Spaces {
         let asks = asks(own.as_deref().cloned().map(Dialler::from), policy);
         let (named, kept, takings) = (Mutex::default(), Mutex::default(), Mutex::default());
         let pool = Pool::new(caps.bytes);
-        Spaces { named, creates, caps, pool, directory, kept, takings, own, asks, log }
+        Spaces { named, creates, caps, pool, directory, kept, takings, own, asks, phalanx, log }
     }
 
     /// The part of `most` that one user may have.

@@ -7,6 +7,7 @@ mod delegations;
 mod executor;
 mod files;
 mod liars;
+mod neighbours;
 mod news;
 mod preambles;
 mod ranks;

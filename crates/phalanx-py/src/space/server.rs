@@ -5,6 +5,7 @@ use super::options::to_options;
 use crate::errors::{identity, raise};
 use crate::grid::at_files;
 use crate::policy::Words;
+use phalanx_core::wire::Version;
 use phalanx_net::identity::{Member, Role};
 use phalanx_node::log::{Log, Severity};
 use phalanx_node::space as node;
@@ -61,6 +62,7 @@ impl Serving<'_> {
             caps: node::Caps { spaces, options, bytes, share },
             sessions: self.sessions,
             unfinished: self.unfinished,
+            phalanx: Version::default(),
         })
     }
 }

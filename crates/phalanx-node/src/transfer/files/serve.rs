@@ -12,7 +12,7 @@ use crate::transfer::disk::exports::Exports;
 use bytes::Bytes;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy};
 use phalanx_core::wire::files::{Answer, Ask, MOST_AHEAD, MOST_BODY, Why};
-use phalanx_core::wire::{VERSION, decode, encode};
+use phalanx_core::wire::{Version, decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::Link;
@@ -35,6 +35,7 @@ pub struct Terms<'a> {
     pub policy: &'a Policy,
     pub accepted: &'a [String],
     pub exports: &'a Exports,
+    pub phalanx: &'a Version,
     pub guests: &'a Guests,
     pub closed: &'a AtomicBool,
     pub log: &'a Log,
@@ -83,7 +84,7 @@ pub fn serve(mut peer: Peer, terms: &Terms<'_>) -> io::Result<()> {
     let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_BODY)?;
     let _entered = enter(terms, &link, &user)?;
     terms.log.info(format!("serving {user}, who looks at files"));
-    tell(&link, &Answer::Offer { phalanx: VERSION.to_owned() });
+    tell(&link, &Answer::Offer { phalanx: terms.phalanx.0.clone() });
     let (asks, queue) = sync_channel(MOST_AHEAD);
     let mut pulse = Pulse::new();
     let protects = link.levels().base >= Level::Safe;

@@ -15,7 +15,7 @@ use crate::transfer::endpoint::greeting::Ear;
 use crate::transfer::files;
 use crate::transfer::system;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy};
-use phalanx_core::wire::VERSION;
+use phalanx_core::wire::Version;
 use phalanx_core::wire::transfer::{
     Direction, LEAST_LIMIT, MOST_BODY, MOST_PATH, MOST_STREAMS, Message, Request, Target, Totals,
 };
@@ -49,6 +49,7 @@ pub struct Service {
     pub(super) policy: Policy,
     pub(super) accepted: Vec<String>,
     pub(super) exports: Exports,
+    phalanx: Version,
     pub(super) transfers: Mutex<Transfers>,
     /// The links for copies, of users and of executors that they sent.
     links: Arc<Quota>,
@@ -108,11 +109,18 @@ impl Idle {
 }
 
 impl Service {
-    pub fn new(member: Member, policy: Policy, accepted: Vec<String>, exports: Exports, log: Log) -> Service {
+    pub fn new(
+        member: Member,
+        policy: Policy,
+        accepted: Vec<String>,
+        exports: Exports,
+        phalanx: Version,
+        log: Log,
+    ) -> Service {
         let (transfers, guests, closed) = (Mutex::default(), files::Guests::new(), AtomicBool::new(false));
         let most = most_links(MOST_LINKS, THREADS);
         let links = Quota::new("links for copies", most, SHARE_OF_LINKS.min(most.div_ceil(4)));
-        Service { member, policy, accepted, exports, transfers, links, guests, closed, log }
+        Service { member, policy, accepted, exports, phalanx, transfers, links, guests, closed, log }
     }
 
     /// Ends every transfer.
@@ -139,7 +147,7 @@ impl Service {
             Ok(entered) => entered,
             Err(error) => return Err(self.refuse(&link, reader, &user, &error)),
         };
-        tell(&link, &Message::Offer { phalanx: VERSION.to_owned(), levels });
+        tell(&link, &Message::Offer { phalanx: self.phalanx.0.clone(), levels });
         Ok(Guest { link, ear: Ear::new(reader), from, user, certificate, levels, _entered })
     }
 
@@ -199,8 +207,8 @@ impl Service {
 
     /// Serves a user's requests about files until the link ends.
     pub fn serve_files(&self, peer: Peer) -> io::Result<()> {
-        let Service { member, policy, accepted, exports, guests, closed, log, .. } = self;
-        files::serve(peer, &files::Terms { member, policy, accepted, exports, guests, closed, log })
+        let Service { member, policy, accepted, exports, phalanx, guests, closed, log, .. } = self;
+        files::serve(peer, &files::Terms { member, policy, accepted, exports, phalanx, guests, closed, log })
     }
 
     fn begin(&self, link: &Arc<Link>, request: &Request, name: Option<&[u8]>, levels: LevelSet) -> io::Result<End> {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use phalanx_core::level::{Mark, Policy};
 use phalanx_core::space::{Get, Options, OutOptions, Tuple, Value};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
-use phalanx_core::wire::{decode, encode};
+use phalanx_core::wire::{VERSION, decode, encode};
 use phalanx_net::dial::dial;
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, Reader};
@@ -78,6 +78,7 @@ fn opened(patience: Duration) -> (Arc<Client>, Reader) {
             let (secure, created, durable) = (false, false, false);
             let opened = FromSpace::Opened {
                 request: 1,
+                phalanx: VERSION.to_owned(),
                 secure,
                 created,
                 durable,
