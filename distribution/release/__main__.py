@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from distribution.release import building, inspection, publishing, pythons, trying
+from distribution.release import building, inspection, neighbours, publishing, pythons, trying
 from distribution.release.roots import Root, Unusable
 from distribution.release.toolchain import MACHINES, WORK, Machine
 
@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("--machine", choices=MACHINES, action="append", help="only the wheels of this machine")
     chosen = parser.parse_args().machine or [*MACHINES]
     WORK.mkdir(parents=True, exist_ok=True)
-    key = f"{building.state()} {' '.join(chosen)}"
+    key = f"{building.state()} {neighbours.state()} {' '.join(chosen)}"
     try:
         rows = _known(key) or _made([MACHINES[name] for name in chosen])
     except building.BuildError as error:
@@ -115,6 +115,7 @@ def _trials(wheel: Path, machine: Machine, kind: str) -> Iterator[trying.Trial |
             yield f"CPython {version}: neither this machine nor a Debian has it"
     if kind != "cp310-cp310":
         yield trying.as_one_line(wheel, pythons.find(USUAL) or Path(sys.executable))
+        yield from neighbours.trials(wheel, pythons.find(USUAL) or Path(sys.executable))
 
 
 def _in_root(wheel: Path, machine: Machine, root: Root) -> trying.Trial | str:

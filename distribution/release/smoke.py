@@ -2,6 +2,9 @@
 
 Needs nothing but the phalanx of the Python that runs it, and works in an empty folder. Prints one line for each use:
 `passed NAME`, `absent NAME: what it needs`, or `failed NAME: why`. Exits with 1 if one has failed.
+
+Words of the command line are the only uses that are tried. ``PHALANX_SMOKE_EXECUTOR`` names another Python, whose
+phalanx is then the executor's.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ SECONDS = float(os.environ.get("PHALANX_SMOKE_SECONDS", "120"))
 #: The user of the grid. A system without accounts has no name to take.
 OWNER = "tester"
 PHALANX = [sys.executable, "-m", "phalanx"]
+EXECUTOR = [os.environ.get("PHALANX_SMOKE_EXECUTOR", sys.executable), "-m", "phalanx"]
 FARM = """
 import phalanx as px
 
@@ -172,7 +176,7 @@ def grid() -> None:
     shared.mkdir()
     Path("data").mkdir()
     Path("data/one.txt").write_text("one\n")
-    command = [*PHALANX, "executor", "--listen", "127.0.0.1:0", "--identity", "here.pem", "--allow-root"]
+    command = [*EXECUTOR, "executor", "--listen", "127.0.0.1:0", "--identity", "here.pem", "--allow-root"]
     command += ["--interpreters", "2", "--export", f"{shared.resolve()}:rw", "--accept", OWNER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as executor:
         try:
@@ -286,9 +290,9 @@ USES: list[Callable[[], None]] = [
 
 
 def main() -> int:
-    """Runs all uses; returns how many have failed."""
+    """Runs the uses; returns how many have failed."""
     failed = 0
-    for use in USES:
+    for use in [it for it in USES if it.__name__ in sys.argv[1:] or not sys.argv[1:]]:
         try:
             use()
             print("passed", use.__name__, flush=True)

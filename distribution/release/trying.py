@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,22 @@ def in_environment(wheel: Path, python: Path, version: str) -> Trial:
         own = environment / "bin" / "python"
         uv("pip", "install", "--quiet", "--python", str(own), str(wheel), "mpi4py")
         return Trial(f"CPython {version}", _smoke([str(own), str(_SMOKE)], _CLEAN | home, folder))
+
+
+def between(new: Path, old: Path, python: Path) -> Iterator[Trial]:
+    """A farm, a space and copies between two versions: each of them has the executor once, and the user once."""
+    with tempfile.TemporaryDirectory(prefix="phalanx-dist-") as folder:
+        owns = {}
+        for wheel in (new, old):
+            environment = Path(folder) / wheel.name
+            uv("venv", "--quiet", "--python", str(python), str(environment))
+            owns[wheel] = environment / "bin" / "python"
+            uv("pip", "install", "--quiet", "--python", str(owns[wheel]), str(wheel))
+        for user, executor in ((new, old), (old, new)):
+            env = _CLEAN | {"HOME": folder, "PHALANX_SMOKE_EXECUTOR": str(owns[executor])}
+            versions = [it.name.split("-")[1] for it in (user, executor)]
+            where = f"a user with {versions[0]} and an executor with {versions[1]}"
+            yield Trial(where, _smoke([str(owns[user]), str(_SMOKE), "grid"], env, folder))
 
 
 def from_source(source: Path, wheel: Path, python: Path, version: str) -> Trial:
