@@ -21,6 +21,8 @@ PACKAGES = {
     "mpifort.mpich": ["gfortran", "libmpich-dev"],
     "nft": ["nftables"],
     "redis-server": ["redis-server"],
+    "ssh": ["openssh-client"],
+    "sshd": ["openssh-server"],
 }
 ROOT, NAMESPACES = "root", "user namespaces"
 REMEDIES = {ROOT: " (sudo)", NAMESPACES: ""}

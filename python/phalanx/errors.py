@@ -44,6 +44,10 @@ class IdentityError(PhalanxError, PermissionError):
     """A certificate is missing, damaged, or for another role. Or another member answers than the expected one."""
 
 
+class DeployError(PhalanxError):
+    """A machine cannot be deployed to over ssh, or what was deployed there cannot be removed."""
+
+
 class PolicyError(PhalanxError, ValueError):
     """The policy or a mark cannot be read, or leaves no level for a link."""
 

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from docs.pages import matches
 from docs.test_links import anchors
 from phalanx.cli import commands
+from phalanx.deploying.wheels import Machine, bundle
 from phalanx.errors import PhalanxError, help_for
 from phalanx.space import Transaction
 
@@ -101,6 +102,7 @@ PROVOKED: dict[str, Callable[[], object]] = {
     "ProgramError": lambda: px.Pipeline(42),  # type: ignore[arg-type]
     "ContractError": lambda: px.ParDegree(0) and px.Manager(contract=px.ParDegree(0)),
     "ContractWarning": too_slowly,
+    "DeployError": lambda: bundle(Path("wheels"), Machine((3, 11), "x86_64", "2.36"), Path()),
     "PolicyError": lambda: px.Manager(policy="everything"),  # type: ignore[arg-type]
     "StagingError": with_a_lock,
     "CulpritError": lambda: computing(lambda _: os._exit(1)),

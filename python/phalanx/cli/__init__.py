@@ -1,7 +1,7 @@
 """The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx cat``, ``phalanx completion``,
-``phalanx cp``, ``phalanx demo``, ``phalanx executor``, ``phalanx explain``, ``phalanx grid``, ``phalanx help``,
-``phalanx known``, ``phalanx ls``, ``phalanx mpicc``, ``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx rm``,
-``phalanx space``, ``phalanx sync``."""
+``phalanx cp``, ``phalanx demo``, ``phalanx deploy``, ``phalanx doctor``, ``phalanx executor``, ``phalanx explain``,
+``phalanx grid``, ``phalanx help``, ``phalanx known``, ``phalanx ls``, ``phalanx mpicc``, ``phalanx mpicxx``,
+``phalanx mpirun``, ``phalanx rm``, ``phalanx space``, ``phalanx sync``."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ MODULES = {
     "completion": "completion",
     "cp": "cp",
     "demo": "demo",
+    "deploy": "deploy",
+    "doctor": "doctor",
     "executor": "executor",
     "explain": "explain",
     "grid": "grid",

@@ -6,6 +6,7 @@ import getpass
 import os
 import re
 import sys
+import threading
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
@@ -402,6 +403,41 @@ def lock(folder: Path | None, passphrase_file: Path | None, new_passphrase_file:
         authority = _read(Path(file))  # another command may have changed the passphrase meanwhile
         _replace(locked, Path(file), _native.lock_grid(authority, file, passphrase, new), mode=0o600)
     click.echo(f"{file} is locked by your passphrase" if new else f"{file} is not locked any more")
+
+
+class Signer:
+    """Signs requests of machines with the authority in the grid's folder, for ``phalanx deploy``.
+
+    ``reads``: whether it reads the authority at once, and asks for the passphrase of a locked one.
+    """
+
+    def __init__(self, passphrase_file: Path | None, *, days: int, reads: bool) -> None:
+        self._days = days
+        self._text, self._file, self._passphrase = _authority(None, passphrase_file) if reads else ("", "", None)
+        self._signing = threading.Lock()
+
+    def sign(self, request: str, role: str, name: str) -> str:
+        """The certificate for a request. Raises IdentityError if the request is for another role or name: the machine
+        that made it asked for more than it was to have."""
+        with self._signing, _native.LockedFolder(Path(self._file).parent):
+            asked, of, text = _native.sign_member(self._text, request, self._file, self._passphrase, self._days)
+            if (asked, of) != (role, name):
+                raise IdentityError(f"a request for {name} in the role {role} was expected, and {of} asks for {asked}")
+            _register(self._file, text)
+        return text
+
+    def is_good(self, certificate: str, name: str) -> bool:
+        """Whether this authority has issued a certificate to this executor, which is not revoked and not near its
+        end."""
+        folder = Path(self._file).parent
+        revoked = _revoked(folder / REVOKED) or ""
+        try:
+            [it] = _certificates(certificate, self._text)
+        except (IdentityError, ValueError):
+            return False
+        registered = {entry[3] for entry in _issued(folder / _REGISTER)}
+        is_known = it.fingerprint in registered and it.fingerprint not in revoked
+        return is_known and (it.role, it.name) == ("executor", name) and not (it.is_near or it.is_over)
 
 
 def _authority(folder: Path | None, passphrase_file: Path | None) -> tuple[str, str, str | None]:

@@ -1,0 +1,165 @@
+"""``phalanx deploy``: executors on machines that are reached over ssh."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import click
+
+from phalanx.cli._grid_options import IDENTITY
+from phalanx.cli._streams import printable
+from phalanx.cli._there import explain_at_end
+from phalanx.cli.grid import Signer
+from phalanx.deploying.steps import Deployment, Done, Settings
+from phalanx.errors import DeployError, PhalanxError
+
+#: Machines at a time.
+_MOST = 16
+
+
+def _words(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
+    try:
+        return (*shlex.split(text),)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}", context, option) from error
+
+
+@click.command()
+@click.argument("machines", metavar="[USER@]HOST...", nargs=-1, required=True)
+@click.option(
+    "--hosts",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("hosts.txt"),
+    show_default=True,
+    help="Write the machines into this hosts file, a line NAME = ADDRESS:PORT for each.",
+)
+@click.option(
+    "--wheel",
+    type=click.Path(exists=True, path_type=Path),
+    help="A wheel of phalanx-grid, or a folder of wheels. [default: that of this installation, or the folder dist]",
+)
+@click.option("--name", metavar="NAME", help="The name of the only machine in the grid. [default: its host name]")
+@click.option(
+    "--address", metavar="HOST", help="Where the only machine is reached from here. [default: the host that ssh uses]"
+)
+@click.option("--port", type=click.IntRange(1, 65535), default=7400, show_default=True, help="The executors' port.")
+@click.option(
+    "--executor",
+    "words",
+    default="",
+    callback=_words,
+    metavar="OPTIONS",
+    help="Further options of phalanx executor there, like '--interpreters 4 --export /data:ro'.",
+)
+@click.option(
+    "--python",
+    metavar="PROGRAM",
+    help="The Python there. [default: the same minor version as here]",
+)
+@click.option(
+    "--uv",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A static uv, which makes the environment there. [default: Python's venv, or a uv where that is missing]",
+)
+@click.option(
+    "--ssh",
+    default="ssh",
+    show_default=True,
+    callback=_words,
+    metavar="COMMAND",
+    help="OpenSSH's client with options, like 'ssh -p 2222 -i key'.",
+)
+@click.option(
+    "--days", type=click.IntRange(1, 36500), default=365, show_default=True, help="How long certificates last."
+)
+@click.option(
+    "--passphrase-file",
+    type=click.Path(path_type=Path),
+    help="A file with the passphrase of the authority in its first line, instead of asking for it.",
+)
+@IDENTITY
+@click.option("--remove", is_flag=True, help="Take away all that was deployed, and the lines in the hosts file.")
+@click.option("--with-spaces", is_flag=True, help="With --remove: remove durable spaces too.")
+def deploy(
+    machines: tuple[str, ...],
+    hosts: Path,
+    wheel: Path | None,
+    name: str | None,
+    address: str | None,
+    port: int,
+    words: tuple[str, ...],
+    python: str | None,
+    uv: Path | None,
+    ssh: tuple[str, ...],
+    days: int,
+    passphrase_file: Path | None,
+    identity: Path | None,
+    remove: bool,
+    with_spaces: bool,
+) -> int:
+    """Install phalanx on machines over ssh, and start their executors.
+
+    For each machine it copies the wheels that fit, makes a virtual environment, makes the machine a member of the grid
+    of which you have the authority, starts the executor, waits until it answers here, and writes the hosts file. The
+    private key of a machine is made there and stays there. Run it again to upgrade; where nothing changed, it does
+    nothing. Machines are worked on at the same time. The exit code is 1 if one of them failed.
+    """
+    if len(machines) > 1 and (name or address):
+        raise click.UsageError("--name and --address are for one machine")
+    if with_spaces and not remove:
+        raise click.UsageError("--with-spaces belongs to --remove")
+    for machine in machines:
+        if machine.startswith("-") or not machine.isprintable() or any(sign.isspace() for sign in machine):
+            raise click.UsageError(f"{printable(machine)!r} is no machine: write HOST or USER@HOST, as for ssh")
+    signer = Signer(passphrase_file, days=days, reads=not remove)
+    settings = Settings(signer, hosts, wheel, uv, python, port, words, ssh or ("ssh",), name, address, identity)
+    with tempfile.TemporaryDirectory(prefix="phalanx-deploy-") as folder:
+        deployments = {it: Deployment(it, settings, Path(folder), _say) for it in dict.fromkeys(machines)}
+        removes: Callable[[Deployment], None] = lambda it: it.remove(with_spaces=with_spaces)  # noqa: E731
+        return _all(deployments, removes if remove else Deployment.run)
+
+
+def _all(deployments: dict[str, Deployment], work: Callable[[Deployment], None]) -> int:
+    """Works on all machines at the same time; returns 1 if one failed."""
+    failed = threading.Event()
+
+    def one(deployment: Deployment) -> None:
+        try:
+            work(deployment)
+        except PhalanxError as error:
+            failed.set()
+            _complain(str(error))
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(min(_MOST, len(deployments))) as pool:
+        try:
+            list(pool.map(one, deployments.values()))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for deployment in deployments.values():
+                deployment.cut()
+            raise
+    if failed.is_set():
+        explain_at_end(DeployError)
+    elif len(deployments) > 1:
+        click.echo(f"{time.monotonic() - began:6.1f} s  all {len(deployments)} machines are done")
+    return int(failed.is_set())
+
+
+def _say(done: Done) -> None:
+    lines = [printable(line) for line in done.text.split("\n")]
+    click.echo(f"{done.seconds:6.1f} s  {printable(done.machine)}: {lines[0]}")
+    for line in lines[1:]:
+        click.echo(f"{'':10}{line}")
+
+
+def _complain(text: str) -> None:
+    """Says what failed. The machine may have chosen the words."""
+    first, *more = [printable(line) for line in text.split("\n")]
+    click.echo("\n".join([f"phalanx: {first}", *(f"  {line}" for line in more)]), err=True)

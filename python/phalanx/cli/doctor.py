@@ -1,0 +1,72 @@
+"""``phalanx doctor``: what is wrong, here or elsewhere, and the command that mends it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from concurrent.futures import ThreadPoolExecutor
+
+import click
+
+from phalanx.checking.executors import check_executor
+from phalanx.checking.findings import Finding
+from phalanx.checking.here import check_here
+from phalanx.checking.machines import check_machine
+from phalanx.cli._grid_options import in_grid
+from phalanx.cli._streams import printable
+from phalanx.deploying.ssh import Call
+from phalanx.grid import Grid
+
+_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+#: Machines at a time.
+_MOST = 16
+
+
+@click.command()
+@click.argument("machines", metavar="[HOST]...", nargs=-1)
+@in_grid
+@click.option(
+    "--ssh",
+    default="ssh",
+    show_default=True,
+    metavar="COMMAND",
+    help="OpenSSH's client with options, like 'ssh -p 2222 -i key', for USER@HOST.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array of findings.")
+def doctor(machines: tuple[str, ...], grid: Grid, ssh: str, as_json: bool) -> int:
+    """Find what is wrong, and say which command mends it.
+
+    Without HOST it checks this machine: Python, libraries, programs, identities, the cage, limits and the kernel. HOST
+    is a name of the hosts file, or the address of an executor: it checks the name, the port, the handshake, levels and
+    versions, runs one task there, and compares the clocks. USER@HOST is a machine that ssh reaches: it checks what
+    phalanx deploy put there, and then the executor. Each line is ok, a warning or an error. The exit code is 1 if there
+    is an error.
+    """
+    for machine in machines:
+        if machine.startswith("-") or not machine.isprintable():
+            raise click.UsageError(f"{printable(machine)!r} is no machine: write a name, HOST:PORT or USER@HOST")
+    if not machines:
+        found = check_here()
+    else:
+        command = (*shlex.split(ssh),) or ("ssh",)
+
+        def check(machine: str) -> list[Finding]:
+            if "@" in machine:
+                return check_machine(grid, Call(machine, command))
+            return check_executor(grid, machine)
+
+        with ThreadPoolExecutor(min(_MOST, len(machines))) as pool:
+            found = [finding for findings in pool.map(check, machines) for finding in findings]
+    if as_json:
+        click.echo(json.dumps([finding._asdict() for finding in found], indent=2))
+    else:
+        _print(found)
+    return int(any(finding.verdict == "error" for finding in found))
+
+
+def _print(found: list[Finding]) -> None:
+    """One line for each finding. Another machine may have chosen some of the words."""
+    for finding in found:
+        line = printable(" ".join(str(finding).splitlines()))
+        verdict, rest = line[: len(finding.verdict)], line[len(finding.verdict) :]
+        click.echo(click.style(verdict, fg=_COLOURS[finding.verdict]) + rest)
