@@ -49,7 +49,9 @@ class Client:
         self.link, self.requests = link, 0
         header = number(len(name)) + name.encode() + b"\0"
         answer, _ = self._ask(OPEN, header, b"", link.levels[1])
-        self.secure = answer[1] == 1
+        length, at = read_number(answer, 0)
+        self.version = answer[at : at + length].decode()
+        self.secure = answer[at + length + 1] == 1
         self.level = link.levels[1] if self.secure else link.levels[0]
 
     def out(self, *fields: int | str) -> None:
@@ -78,8 +80,15 @@ class Client:
             return header[at:], answer
 
 
-def serve(link: Link, secure: bool = False) -> list[tuple[int, int, bytes]]:
-    """Serve one session until its client is gone. The level, kind and body of all that arrived, without beats."""
+def text(value: str) -> bytes:
+    return number(len(value.encode())) + value.encode()
+
+
+def serve(link: Link, secure: bool = False, *, version: str) -> list[tuple[int, int, bytes]]:
+    """Serve one session until its client is gone. The level, kind and body of all that arrived, without beats.
+
+    ``version``: of phalanx, which the client is told.
+    """
     heard: list[tuple[int, int, bytes]] = []
     level = link.levels[1] if secure else link.levels[0]
     kept: list[bytes] = []
@@ -95,7 +104,8 @@ def serve(link: Link, secure: bool = False) -> list[tuple[int, int, bytes]]:
         answer, with_it = b"", b""
         match header[0]:
             case 0:  # OPEN
-                answer = number(OPENED) + request + bytes([1, secure, 0]) + number(LONGEST_BODY) + b"\0" + number(1)
+                answer = number(OPENED) + request + text(version) + bytes([1, secure, 0])
+                answer += number(LONGEST_BODY) + b"\0" + number(1)
             case 1:  # OUT
                 kept.append(body)
                 answer = number(DONE) + request + number(len(kept))

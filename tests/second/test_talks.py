@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -43,6 +44,9 @@ ALL_PRIVATE = EACH[PRIVATE]
 NAMES = ("clear", "authenticated", "safe", "private")
 SPACES = preamble(SPACE, b"\1" * 16)
 PATIENCE = 30.0
+MAJOR, MINOR, PATCH = map(int, re.findall(r"\d+", px.__version__)[:3])
+#: What the second implementation says that it is: it works together with the real one.
+NEXT_PATCH = f"{MAJOR}.{MINOR}.{PATCH + 1}"
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +121,7 @@ def test_a_private_link_is_one_of_tls(grid: Executors, server: str) -> None:
 
 @contextmanager
 def listening(
-    grid: Executors, offer: bytes, secure: bool = False, by_tls: bool = False
+    grid: Executors, offer: bytes, secure: bool = False, by_tls: bool = False, version: str = NEXT_PATCH
 ) -> Iterator[tuple[str, Future[list[tuple[int, int, bytes]]]]]:
     """The second implementation as a server of one client: its address, and what it hears."""
     member = Member(grid.issue("executor", "second"))
@@ -128,7 +132,7 @@ def listening(
             connection, _ = listener.accept()
             with connection:
                 connection.settimeout(PATIENCE)
-                return serve(accept(connection, member, SPACES, offer, by_tls=by_tls), secure)
+                return serve(accept(connection, member, SPACES, offer, by_tls=by_tls), secure, version=version)
 
         host, port = listener.getsockname()
         yield f"{host}:{port}/jobs", threads.submit(work)
@@ -184,6 +188,25 @@ def test_an_end_goes_on_to_other_keys(grid: Executors, server: str, levels: Leve
             assert real.inp("under other keys", int) == ("under other keys", round_)
             link.connection.sendall(link.sends.update())
         assert len(traffic) == 3
+
+
+@pytest.mark.parametrize(
+    ("version", "mend"),
+    [
+        (f"{MAJOR}.{MINOR + 1}.0", "upgrade phalanx here"),
+        (f"{MAJOR + 1}.0.0", "upgrade phalanx here"),
+        ("0.0.1", "upgrade phalanx at 127.0.0.1:"),
+        (f"{NEXT_PATCH}-rc.1", "install the same version at both ends"),
+    ],
+)
+def test_a_real_client_leaves_another_version_and_says_which_end_to_upgrade(
+    grid: Executors, tmp_path: Path, version: str, mend: str
+) -> None:
+    with listening(grid, bytes([0b1111] * 3), version=version) as (address, heard):
+        with pytest.raises(px.errors.SpaceError) as caught:
+            px.Space(address, identity=grid.identity, policy=policy(tmp_path, ALL_PRIVATE)).count()
+        assert f"runs phalanx {version}, this program phalanx {px.__version__}; {mend}" in str(caught.value)
+        assert [kind for _, kind, _ in heard.result(PATIENCE)] == [OPEN]
 
 
 def test_a_real_server_refuses_levels_that_it_does_not_offer(grid: Executors, strict: str) -> None:

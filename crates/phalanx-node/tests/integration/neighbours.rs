@@ -29,7 +29,8 @@ fn meet(version: &str) -> [Result<(), String>; 3] {
     let executor = Executor::start("127.0.0.1:0", member(Role::Executor, "labpc"), options, Log::nowhere()).unwrap();
     let address: Address = executor.address().to_string().parse().unwrap();
     let dialler = || Dialler::from(member(Role::User, "ada"));
-    let asked = ask_all(&[address.clone()], &dialler()).remove(0).map(|asked| assert_eq!(asked.phalanx, version));
+    let asked =
+        ask_all(std::slice::from_ref(&address), &dialler()).remove(0).map(|asked| assert_eq!(asked.phalanx, version));
     let (create, members, patience) = (Some(SpaceOptions::default()), Vec::new(), Duration::from_secs(60));
     let connect = Connect { policy: Policy::default(), dialler: Some(dialler()), create, members, patience };
     let opened = Client::connect(format!("{address}/todo").parse().unwrap(), &connect).map(|client| client.close());
