@@ -6,8 +6,10 @@ import getpass
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import phalanx as px
@@ -20,7 +22,7 @@ from phalanx.cli.grid import Signer
 from phalanx.deploying import steps, there
 from phalanx.errors import IdentityError
 
-from laboratory.processes import until
+from laboratory.processes import Process, until
 
 pytestmark = pytest.mark.timeout(300)
 #: Root's executor needs a word.
@@ -177,6 +179,82 @@ def test_words_of_shells_do_not_disturb(grid: Machines, tmp_path: Path) -> None:
     assert is_done(removed), removed.output
     looked = phalanx("doctor", "--ssh", grid.ssh, f"{getpass.getuser()}@one")
     assert f"nothing is in {strange}/phalanx" in looked.output.replace("\\\\", "\\"), looked.output
+
+
+OTHER_PYTHON = "import platform\nplatform.python_version = lambda: '3.99.1'\n"
+
+
+def test_another_python_is_an_error_and_a_warning_if_it_is_named(grid: Machines, wheel: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "sitecustomize.py").write_text(OTHER_PYTHON)
+    home = grid.add("one", PYTHONPATH=str(other))
+    result = deploy(grid, "one", "--wheel", wheel)
+    assert result.return_value == 1
+    assert "functions travel as bytecode, between equal versions only; install python3." in result.output
+    named = deploy(grid, "one", "--wheel", wheel, "--python", "python3")
+    assert "warning: " in named.output
+    assert re.search(r"no wheel of phalanx-grid for Python 3\.99", named.output), named.output
+    assert list(home.iterdir()) == []
+
+
+def test_a_machine_gets_no_name_of_another_one(grid: Machines, wheel: Path, tmp_path: Path) -> None:
+    home = grid.add("one")
+    hosts = tmp_path / "hosts.txt"
+    hosts.write_text("one = 10.0.0.7:7400\n")
+    refused = deploy(grid, "one", "--wheel", wheel, "--port", str(free_port()))
+    assert refused.return_value == 1
+    assert "hosts.txt has another machine of the name one, at 10.0.0.7:7400: say --name NAME" in refused.output
+    assert list(home.iterdir()) == []
+    # What it says its name is decides about no other machine's line, and files of others stay.
+    base = home / ".local/share/phalanx"
+    base.mkdir(parents=True)
+    (base / "deployed.json").write_text(json.dumps({"name": "one"}))
+    (base / "precious").touch()
+    removed = phalanx("deploy", "--ssh", grid.ssh, "--remove", "one")
+    assert is_done(removed), removed.output
+    assert "left one in hosts.txt" in removed.output
+    assert hosts.read_text() == "one = 10.0.0.7:7400\n"
+    assert [it.name for it in base.iterdir()] == ["precious"]
+
+
+def test_two_machines_of_one_name_are_refused() -> None:
+    result = CliRunner().invoke(commands, ["deploy", "lab.north.example", "ada@lab.south.example"])
+    assert result.exit_code == 2
+    assert "two machines would have one name" in result.output
+
+
+def test_ctrl_c_ends_it_and_its_connection(grid: Machines, wheel: Path, tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text("import sys, time\n'-m' in sys.orig_argv and time.sleep(1000)\n")
+    home = grid.add("one", PYTHONPATH=str(slow))
+    command = [
+        str(Path(sys.executable).with_name("phalanx")),
+        "deploy",
+        "--ssh",
+        grid.ssh,
+        "--wheel",
+        str(wheel),
+        "one",
+    ]
+    process = Process(command, title="deploy", files=tmp_path / "deploy", cwd=tmp_path, env=os.environ)
+    incoming = home / ".local/share/phalanx/incoming"
+    until(incoming.exists, timeout=60, what=f"the wheels to arrive: {process.report()}")
+    process.signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130, process.report()
+    until(lambda: "ssh -F" not in processes(), timeout=30, what="the end of ssh")
+
+
+def processes() -> str:
+    """The command lines of this test run's processes of ssh."""
+    mark = f"PHALANX_TEST_RUN={os.environ['PHALANX_TEST_RUN']}".encode()
+    lines = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                lines.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return "\n".join(lines)
 
 
 #: Hides a module from all Pythons that have it in PYTHONPATH.

@@ -16,7 +16,7 @@ from phalanx.cli._grid_options import IDENTITY
 from phalanx.cli._streams import printable
 from phalanx.cli._there import explain_at_end
 from phalanx.cli.grid import Signer
-from phalanx.deploying.steps import Deployment, Done, Settings
+from phalanx.deploying.steps import Deployment, Done, Settings, name_of
 from phalanx.errors import DeployError, PhalanxError
 
 #: Machines at a time.
@@ -44,7 +44,9 @@ def _words(context: click.Context, option: click.Parameter, text: str) -> tuple[
     type=click.Path(exists=True, path_type=Path),
     help="A wheel of phalanx-grid, or a folder of wheels. [default: that of this installation, or the folder dist]",
 )
-@click.option("--name", metavar="NAME", help="The name of the only machine in the grid. [default: its host name]")
+@click.option(
+    "--name", metavar="NAME", help="The name of the only machine in the grid. [default: the first part of HOST]"
+)
 @click.option(
     "--address", metavar="HOST", help="Where the only machine is reached from here. [default: the host that ssh uses]"
 )
@@ -117,6 +119,11 @@ def deploy(
     for machine in machines:
         if machine.startswith("-") or not machine.isprintable() or any(sign.isspace() for sign in machine):
             raise click.UsageError(f"{printable(machine)!r} is no machine: write HOST or USER@HOST, as for ssh")
+    names = [name_of(machine) for machine in dict.fromkeys(machines)]
+    if name is None and len(set(names)) < len(names):
+        raise click.UsageError(
+            f"two machines would have one name ({', '.join(names)}): deploy them one by one with --name"
+        )
     signer = Signer(passphrase_file, days=days, reads=not remove)
     settings = Settings(signer, hosts, wheel, uv, python, port, words, ssh or ("ssh",), name, address, identity)
     with tempfile.TemporaryDirectory(prefix="phalanx-deploy-") as folder:

@@ -42,6 +42,12 @@ def add(file: Path, name: str, address: str) -> bool:
     return _replace(file, lines, kept)
 
 
+def address(file: Path, name: str) -> str:
+    """The address of a machine in a hosts file; empty if there is none of that name."""
+    lines = [line for line in _read(file) if _name(line) == name]
+    return Hosts.of([lines[0].partition("#")[0].strip()]).addresses[0] if lines else ""
+
+
 def remove(file: Path, name: str) -> bool:
     """Removes the line of a machine, and a file without further lines; returns whether there was one."""
     lines = _read(file)

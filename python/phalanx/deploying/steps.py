@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -78,6 +79,7 @@ class Deployment:
         Is called with a line after each step.
     """
 
+    _connecting = threading.Lock()
     _making = threading.Lock()
     _writing = threading.Lock()
 
@@ -86,9 +88,11 @@ class Deployment:
         self._say_done, self._began = say, time.monotonic()
         self._facts: dict[str, Any] = {}
         self._there: Connection | None = None
+        self._is_cut = False
 
     def cut(self) -> None:
         """Ends the connection; what goes on over it fails."""
+        self._is_cut = True
         if self._there is not None:
             self._there.close()
 
@@ -96,10 +100,12 @@ class Deployment:
         """Does all steps, or none where nothing is to be done. Raises DeployError and others of the family."""
         settings = self._settings
         wanted = settings.python or f"python{sys.version_info.major}.{sys.version_info.minor}"
-        with Connection(Call(self._machine, settings.ssh), wanted) as there:
-            self._there = there
+        with self._connect(wanted) as there:
+            self._take(there)
             self._meet(there)
-            name = settings.name or _name_of(self._facts["host"])
+            name, address = settings.name or name_of(self._machine), self._address(settings.port)
+            if settings.name is None and (other := hosts_file.address(settings.hosts, name)):
+                self._check_same(name, address, other)
             bundle = self._bundle()
             state, digest = self._facts["state"], bundle.digest
             is_there = self._facts["has_environment"] and state.get("digest") == digest
@@ -113,29 +119,61 @@ class Deployment:
             starts = not (is_there and is_same and self._facts["runs"]) or joins
             if starts:
                 self._start(there, bundle, digest, name)
-            self._answers(there, name, bundle.version)
+            self._answers(there, name, address)
             if not starts:
                 self._say(f"nothing to do: phalanx {bundle.version} is there, and its executor runs as {name}")
 
     def remove(self, *, with_spaces: bool) -> None:
         """Takes everything away."""
         settings = self._settings
-        with Connection(Call(self._machine, settings.ssh), settings.python or "python3") as there:
-            self._there = there
-            name = there.call("facts")["state"].get("name") or ""
+        with self._connect(settings.python or "python3") as there:
+            self._take(there)
+            state = there.call("facts")["state"]
             removed = there.call("remove", with_spaces=with_spaces)
         if not removed:
             self._say("nothing was deployed there")
         for what in removed:
             self._say(f"removed {what}")
-        if name:
-            with self._writing:
-                is_changed = hosts_file.remove(settings.hosts, str(name))
-            if is_changed:
-                self._say(f"removed {name} from {settings.hosts}")
+        if name := str(state.get("name") or ""):
+            self._forget(name)
             self._say(
                 f"its key is gone; to take its certificate back as well: phalanx grid revoke {name} --role executor"
             )
+
+    def _forget(self, name: str) -> None:
+        """Removes the line of the machine, which says its name itself. The line of another machine stays."""
+        hosts, own = self._settings.hosts, self._address(0).rpartition(":")[0]
+        with self._writing:
+            known = hosts_file.address(hosts, name)
+            if known and known.rpartition(":")[0] == own:
+                hosts_file.remove(hosts, name)
+                self._say(f"removed {name} from {hosts}")
+            elif known:
+                self._say(f"left {name} in {hosts}, because it is at {known}, and this machine at {own}")
+
+    def _check_same(self, name: str, address: str, known: str) -> None:
+        """Raises DeployError if a name that the user did not give is that of another machine."""
+        if known.rpartition(":")[0] != address.rpartition(":")[0]:
+            hosts = self._settings.hosts
+            raise self._fail(
+                f"{hosts} has another machine of the name {name}, at {known}: say --name NAME, or remove the line"
+            )
+
+    def _address(self, port: int) -> str:
+        """Where the executor is reached from here."""
+        return f"{self._settings.address or host_of(Call(self._machine, self._settings.ssh))}:{port}"
+
+    def _connect(self, python: str) -> Connection:
+        """A connection. On a terminal they are made one by one, because ssh may ask for a password."""
+        asks = sys.stdin is not None and sys.stdin.isatty()
+        with self._connecting if asks else nullcontext():
+            return Connection(Call(self._machine, self._settings.ssh), python)
+
+    def _take(self, there: Connection) -> None:
+        """Notes the connection, so that it can be cut."""
+        self._there = there
+        if self._is_cut:
+            raise self._fail("interrupted")
 
     def _say(self, text: str) -> None:
         self._say_done(Done(time.monotonic() - self._began, self._machine, text))
@@ -224,10 +262,9 @@ class Deployment:
         )
         self._say(f"started the executor at port {settings.port}, {how}")
 
-    def _answers(self, there: Connection, name: str, version: str) -> None:
+    def _answers(self, there: Connection, name: str, address: str) -> None:
         """Waits until the executor answers here, and writes it into the hosts file."""
         settings = self._settings
-        address = f"{settings.address or host_of(Call(self._machine, settings.ssh))}:{settings.port}"
         dialler = Grid([f"{name} = {address}"], identity=settings.identity).reach.dialler()
         until = time.monotonic() + PATIENCE
         while isinstance(answer := _native.ask_executors([address], dialler)[0], str):
@@ -249,11 +286,24 @@ def _minor(version: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _name_of(host: str) -> str:
-    """The name of a member, from the machine's own name."""
-    name = re.sub("[^a-z0-9-]+", "-", host.partition(".")[0].lower()).strip("-")[:63]
+def name_of(machine: str) -> str:
+    """The name of a member, from what the user calls the machine. The machine itself has no say in it.
+
+    Raises
+    ------
+    IdentityError
+        Nothing is left of it.
+
+    Example
+    -------
+    >>> name_of("ada@LabPC1.example.org"), name_of("10.0.0.7")
+    ('labpc1', '10-0-0-7')
+    """
+    host = machine.rpartition("@")[2].lower()
+    is_number = re.fullmatch(r"[\d.]+|.*:.*", host)
+    name = re.sub("[^a-z0-9-]+", "-", host if is_number else host.partition(".")[0]).strip("-")[:63]
     if not name:
-        raise IdentityError(f"the machine calls itself {host!r}, which is no name of a member: say --name NAME")
+        raise IdentityError(f"{machine!r} makes no name of a member: say --name NAME")
     return name
 
 

@@ -203,8 +203,11 @@ def remove(with_spaces: bool) -> list[str]:
     if state.get("lingers"):
         _quiet(["loginctl", "disable-linger"])
         removed.append("lingering of the account, as loginctl calls it")
-    _remove(base)
-    for folder in [*reversed(state.get("made", [])), *_sockets()]:
+    # What others have put there stays, and the folder with it.
+    own = ("environment-*", "home", "incoming", "uv", "executor.log", "executor.pid", "deployed.json*")
+    for path in [found for pattern in own for found in base.glob(pattern)]:
+        _remove(path)
+    for folder in [str(base), *reversed(state.get("made", [])), *_sockets()]:
         with suppress(OSError):  # others use it too
             Path(folder).rmdir()
     return removed
