@@ -12,7 +12,9 @@ from pathlib import Path
 
 import click
 
+from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import IDENTITY
+from phalanx.cli._numbers import Count
 from phalanx.cli._streams import printable
 from phalanx.cli._there import explain_at_end
 from phalanx.cli.grid import Signer
@@ -30,7 +32,13 @@ def _words(context: click.Context, option: click.Parameter, text: str) -> tuple[
         raise click.BadParameter(f"{text!r}: {error}", context, option) from error
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "phalanx deploy --executor '--interpreters 4' ada@labpc1 ada@labpc2",
+        "phalanx deploy --ssh 'ssh -p 2222 -i ~/.ssh/lab' --name ws7 ada@10.0.0.7",
+        "phalanx deploy --remove ada@labpc1",
+    )
+)
 @click.argument("machines", metavar="[USER@]HOST...", nargs=-1, required=True)
 @click.option(
     "--hosts",
@@ -50,7 +58,14 @@ def _words(context: click.Context, option: click.Parameter, text: str) -> tuple[
 @click.option(
     "--address", metavar="HOST", help="Where the only machine is reached from here. [default: the host that ssh uses]"
 )
-@click.option("--port", type=click.IntRange(1, 65535), default=7400, show_default=True, help="The executors' port.")
+@click.option(
+    "--port",
+    type=Count(1, 65535),
+    metavar="PORT",
+    default=7400,
+    show_default=True,
+    help="The executors' port, at most 65535.",
+)
 @click.option(
     "--executor",
     "words",
@@ -78,7 +93,11 @@ def _words(context: click.Context, option: click.Parameter, text: str) -> tuple[
     help="OpenSSH's client with options, like 'ssh -p 2222 -i key'.",
 )
 @click.option(
-    "--days", type=click.IntRange(1, 36500), default=365, show_default=True, help="How long certificates last."
+    "--days",
+    type=Count(1, 36500),
+    default=365,
+    show_default=True,
+    help="How many days certificates last, at most 36500.",
 )
 @click.option(
     "--passphrase-file",
@@ -105,7 +124,7 @@ def deploy(
     remove: bool,
     with_spaces: bool,
 ) -> int:
-    """Install phalanx on machines over ssh, and start their executors.
+    """Start executors on other machines, over ssh.
 
     For each machine it copies the wheels that fit, makes a virtual environment, makes the machine a member of the grid
     of which you have the authority, starts the executor, waits until it answers here, and writes the hosts file. The

@@ -12,6 +12,7 @@ from phalanx.checking.executors import check_executor
 from phalanx.checking.findings import Finding
 from phalanx.checking.here import check_here
 from phalanx.checking.machines import check_machine
+from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import in_grid
 from phalanx.cli._streams import printable
 from phalanx.deploying.ssh import Call
@@ -22,7 +23,12 @@ _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 _MOST = 16
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "phalanx doctor",
+        "phalanx doctor labpc1 lab:7400 ada@labpc2",
+    )
+)
 @click.argument("machines", metavar="[HOST]...", nargs=-1)
 @in_grid
 @click.option(
