@@ -5,22 +5,29 @@ use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// Why it could not be written, for each kind of news: each is said once.
+/// What could not be written, and the sentence that says why: each is said once.
 static UNWRITTEN: Mutex<BTreeMap<&str, String>> = Mutex::new(BTreeMap::new());
 
-/// Notes that news could not be written, and why.
+impl Learned {
+    /// What could not be written, each with a sentence that also says why.
+    pub fn unwritten(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let list = self.list.as_ref().and_then(|taken| taken.unwritten.as_ref());
+        let kinds = [
+            ("a newer list of revoked certificates could not be written here", list),
+            ("renewed certificates could not be written here", self.brought.unwritten.as_ref()),
+        ];
+        kinds.into_iter().filter_map(|(what, why)| Some((what, format!("{what}: {}", why?))))
+    }
+}
+
+/// Notes what could not be written.
 pub fn note_unwritten(learned: &Learned) {
-    let list = learned.list.as_ref().and_then(|taken| taken.unwritten.as_ref());
-    let kinds =
-        [("a newer list of revoked certificates", list), ("renewed certificates", learned.brought.unwritten.as_ref())];
-    let failed = kinds.into_iter().filter_map(|(kind, why)| Some((kind, why?)));
-    for (kind, why) in failed {
-        lock(&UNWRITTEN).entry(kind).or_insert_with(|| why.to_string());
+    for (what, sentence) in learned.unwritten() {
+        lock(&UNWRITTEN).entry(what).or_insert(sentence);
     }
 }
 
 /// Removes the notes, and returns them as sentences for the user.
 pub fn take_unwritten() -> Vec<String> {
-    let noted = std::mem::take(&mut *lock(&UNWRITTEN));
-    noted.into_iter().map(|(kind, why)| format!("{kind} could not be written here: {why}")).collect()
+    std::mem::take(&mut *lock(&UNWRITTEN)).into_values().collect()
 }
