@@ -298,3 +298,21 @@ def test_a_folder_that_the_accounts_cannot_read_is_named(place: Path) -> None:
 def test_two_executors_share_no_account(site: Site, place: Path) -> None:
     said = refusal(place, "--accounts", f"{site.first + 1}-{site.first + 5}")
     assert "another executor of this machine has some of the accounts" in said
+
+
+def test_what_a_killed_executor_left_is_gone_after_the_next_start(place: Path) -> None:
+    folder = place / "killed"
+    folder.mkdir(mode=0o755)
+    made = Site(folder, FIRST + 40)
+    with made.grid:
+        with suppress(px.PhalanxError), made.manager("ada") as manager:
+            _, _, left = manager.submit(keep_result, SECRET).result(60)
+            made.grid.started[0].kill()
+        until(lambda: not made.processes(), timeout=60, what="the end of the account's processes")
+        assert Path(left).stat().st_uid == made.first, "nobody was there to remove it"
+        # A folder that was made a moment ago may belong to an executor that starts.
+        long_ago = Path(left).stat().st_mtime - 3600
+        os.utime(left, (long_ago, long_ago))
+        made.grid.start("next", *made.words, env=made.env)
+        assert not Path(left).exists()
+        assert list(made.shared.iterdir()) == []

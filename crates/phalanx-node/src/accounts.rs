@@ -11,16 +11,19 @@ use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid, flock, open};
 use rustix::process::{DumpableBehavior, geteuid, set_dumpable_behavior};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// The file whose byte N is locked by the executor that has account N.
 const LOCK: &str = "/run/phalanx-accounts";
+
+/// Longest register, in bytes: each account that was ever given has one line, of at most about a hundred bytes.
+const LONGEST: u64 = 16 << 20;
 
 /// An account, as which all processes of one user run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -223,10 +226,7 @@ fn range(numbers: &RangeInclusive<u32>) -> String {
 /// Reads the owners of the accounts from the register. Its lines are `ACCOUNT USER GRID`. Lines about accounts outside of the
 /// range belong to other executors.
 fn read(register: &Path, numbers: &RangeInclusive<u32>) -> Result<BTreeMap<u32, String>, String> {
-    let text = match fs::read_to_string(register) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        read => read.map_err(|error| format!("{}: {error}", register.display()))?,
-    };
+    let Some(text) = text_of(register)? else { return Ok(BTreeMap::new()) };
     if !(text.is_empty() || text.ends_with('\n')) {
         return Err(format!("{} is not whole: its last line has no end", register.display()));
     }
@@ -240,6 +240,29 @@ fn read(register: &Path, numbers: &RangeInclusive<u32>) -> Result<BTreeMap<u32, 
         }
     }
     Ok(given)
+}
+
+/// The text of the register. `None`: there is none yet. A register that others can change is refused, because they could give a
+/// user's account, and with it the user's files, to another user.
+fn text_of(register: &Path) -> Result<Option<String>, String> {
+    let wrong = |error: io::Error| format!("{}: {error}", register.display());
+    let opened = match open(register, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()) {
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        opened => File::from(opened.map_err(|error| wrong(error.into()))?),
+    };
+    let folder = register.parent().map_or(Ok(None), |folder| fs::metadata(folder).map(Some)).map_err(wrong)?;
+    let found = opened.metadata().map_err(wrong)?;
+    let is_own = |it: &fs::Metadata| it.uid() == geteuid().as_raw() && it.mode() & 0o022 == 0;
+    if !found.is_file() || !is_own(&found) || !folder.as_ref().is_none_or(is_own) {
+        let how = "it and its folder must belong to root, and nobody else may write to them (chmod go-w)";
+        return Err(format!("{} could be changed by others: {how}", register.display()));
+    }
+    if found.len() > LONGEST {
+        return Err(format!("{} is longer than the {LONGEST} bytes that an executor reads", register.display()));
+    }
+    let mut text = String::new();
+    opened.take(LONGEST).read_to_string(&mut text).map_err(wrong)?;
+    Ok(Some(text))
 }
 
 /// Whether `entry` is `USER GRID`. A grid is 16 hexadecimal digits.

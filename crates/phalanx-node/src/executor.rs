@@ -222,7 +222,10 @@ impl Executor {
     /// check: [`Cage::check_users`] says whether it keeps them apart.
     pub fn start(address: &str, member: Member, options: Options, log: Log) -> io::Result<Executor> {
         #[cfg(target_os = "linux")]
-        crate::cage::hide_memory()?;
+        {
+            crate::cage::hide_memory()?;
+            crate::scratch::clean();
+        }
         member.check_own()?;
         let listener = Listener::bind(address)?;
         let address = listener.address()?;

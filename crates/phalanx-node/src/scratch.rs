@@ -201,6 +201,23 @@ impl Drop for Folder {
     }
 }
 
+/// Removes what killed executors have left, as each program that begins does. For an executor that starts.
+pub fn clean() {
+    clean_within(&std::env::temp_dir());
+}
+
+fn clean_within(shared: &Path) {
+    let own = shared.join(format!("{ALL}{}", geteuid().as_raw()));
+    let opened = private_folder::find(&own).map(|opened| (own, opened, false));
+    let of_accounts = shared.join(ALL_OF_ACCOUNTS);
+    let is_there = of_accounts.exists().then(|| private_folder::make_passable(&of_accounts));
+    let accounts = is_there.and_then(Result::ok).map(|opened| (of_accounts, opened, true));
+    for (path, opened, any_account) in opened.into_iter().chain(accounts) {
+        let _removed_if_empty = All(path);
+        remove_stale(&opened, any_account);
+    }
+}
+
 /// Removes the folders of killed executors from the folder for all programs. `any_account`: whatever account they are of.
 fn remove_stale(opened: &OwnedFd, any_account: bool) {
     let entries = rustix::fs::Dir::read_from(opened).into_iter().flatten().flatten();

@@ -96,6 +96,33 @@ fn wrong_ranges_and_a_damaged_register_are_refused() {
 }
 
 #[test]
+fn a_register_that_others_can_change_or_that_has_no_end_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let numbers = numbers(6, 2);
+    let new = || Accounts::new(numbers.clone(), &register(&folder), b"grid").map(drop);
+    let home = folder.path().join("home");
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    Accounts::new(numbers.clone(), &register(&folder), b"grid").unwrap().of("ada").unwrap();
+    assert_eq!(new(), Ok(()));
+    for (path, loose, own) in [(register(&folder), 0o620, 0o600), (home.clone(), 0o777, 0o700)] {
+        mode(&path, loose);
+        assert!(new().is_err_and(|it| it.contains("could be changed by others")), "{path:?}");
+        mode(&path, own);
+    }
+    std::os::unix::fs::chown(register(&folder), Some(65534), None).unwrap();
+    assert!(new().is_err_and(|it| it.contains("could be changed by others")));
+    fs::remove_file(register(&folder)).unwrap();
+    symlink("/dev/zero", register(&folder)).unwrap();
+    assert!(new().is_err_and(|it| it.contains("could be changed by others")), "it is no file");
+    fs::remove_file(register(&folder)).unwrap();
+    fs::File::create(register(&folder)).unwrap().set_len(LONGEST + 1).unwrap();
+    assert!(new().is_err_and(|it| it.contains("is longer than the")));
+}
+
+#[test]
 fn a_user_of_two_ranges_that_become_one_keeps_the_first_account() {
     if !is_root() {
         return;

@@ -169,3 +169,21 @@ fn no_name_leads_out() {
     assert!(folder.begin("a", true).is_ok(), "it is sent once more");
     assert!(folder.begin("../a", true).is_err());
 }
+
+#[test]
+fn an_executor_that_starts_removes_what_killed_ones_left() {
+    let shared = tempfile::tempdir().unwrap();
+    let (own, accounts) = (all(shared.path()), shared.path().join(ALL_OF_ACCOUNTS));
+    drop((private_folder::make(&own).unwrap(), private_folder::make_passable(&accounts).unwrap()));
+    let left = [own.join("phalanx-1-program-left"), accounts.join("phalanx-1-program-left")];
+    for (folder, account) in left.iter().zip([None, Some(NOBODY)]) {
+        fs::create_dir(folder).unwrap();
+        fs::write(folder.join("file"), "").unwrap();
+        let _ = chown(folder, account.filter(|_| geteuid().is_root()), None);
+        age(folder);
+    }
+    clean_within(shared.path());
+    assert_eq!(fs::read_dir(shared.path()).unwrap().count(), 0, "and the folders around them, which are empty now");
+    clean_within(shared.path());
+    assert_eq!(fs::read_dir(shared.path()).unwrap().count(), 0, "it makes none");
+}
