@@ -11,12 +11,12 @@ from typing import Any
 
 import phalanx as px
 import pytest
-from api.executors import Executors, keeps_files_apart
+from api.executors import PHALANX, Executors, keeps_files_apart
 from api.members import Lab
 from click.testing import CliRunner
 from phalanx.cli import commands
 
-from laboratory.processes import until
+from laboratory.processes import Process, until
 
 PATIENCE = 60
 
@@ -103,6 +103,44 @@ def test_a_space_that_this_process_serves_arrives_working(site: Site) -> None:
         space.serve(identity=server)
         manager.submit(lambda: space.out("from", "a task")).result(PATIENCE)
         assert space.in_("from", str, timeout=PATIENCE) == ("from", "a task")
+
+
+def test_a_replicated_space_goes_on_working_at_its_next_leader(site: Site, tmp_path: Path) -> None:
+    servers = {}
+    for name in ("one", "two", "three"):
+        identity = site.grid.issue("executor", name)
+        own = ["--identity", str(identity), "--directory", str(tmp_path / name), "--address", "127.0.0.1:0"]
+        command = [PHALANX, "space", "serve", *own]
+        process = Process(command, title=name, files=tmp_path / f"{name}-says", cwd=tmp_path, env=os.environ)
+        servers[name] = process
+    try:
+        first, *others = [it.line("listening on ", timeout=PATIENCE).split()[2] for it in servers.values()]
+
+        def work(number: int) -> None:
+            space.out("began", number)
+            space.in_("go", number)
+            space.out("done", number)
+
+        with (
+            px.Space(f"{first}/kept", replicas=3, members=others, identity=site.grid.identity) as space,
+            site.manager() as manager,
+        ):
+            working = manager.submit(work, 1)
+            assert space.in_("began", 1, timeout=PATIENCE)
+            (leader,) = (it.name for it in space.info().replicas if it.leads)
+            servers[leader].kill()
+            space.out("go", 1)
+            working.result(PATIENCE)
+            assert space.in_("done", 1, timeout=PATIENCE) == ("done", 1)
+            space.out("go", 2)
+            manager.submit(work, 2).result(PATIENCE)
+            [delegated] = [one.delegated for one in manager.summary().interpreters]
+            assert delegated is not None
+            assert delegated[0] == "spaces at one/kept three/kept two/kept"
+    finally:
+        for process in servers.values():
+            if process.code is None:
+                process.kill()
 
 
 def test_a_task_uses_only_what_was_given(site: Site) -> None:

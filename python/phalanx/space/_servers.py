@@ -12,7 +12,8 @@ from phalanx.space._spread import Spread
 def servers_of(engine: Engine) -> dict[str, tuple[str, str]]:
     """For the address of each server of a space: the name in the server's certificate, and the name of the space there.
 
-    Servers without a known name are left out.
+    Servers without a known name are left out. A replicated space has all of its members here, because any of them may
+    lead it later.
     """
     if isinstance(engine, Replicas):
         return servers_of(engine.leader)
@@ -24,4 +25,5 @@ def servers_of(engine: Engine) -> dict[str, tuple[str, str]]:
         member = engine.server_name()
     except SpaceError:  # its connection has ended
         return {}
-    return {engine.place: (member, engine.coordinator[1])} if member else {}
+    names = dict(zip(engine.members, engine.names_of_members, strict=True)) | {engine.place: member}
+    return {place: (name, engine.coordinator[1]) for place, name in names.items() if name}

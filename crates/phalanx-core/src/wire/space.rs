@@ -341,7 +341,7 @@ pub struct Joining {
 pub enum FromSpace {
     /// `created`: the space did not exist before. `secure`: tuples and templates travel at the level of marked data.
     /// `durable`: the client must send [`ToSpace::Known`]. `most_body`: a longer body of a message makes the space end
-    /// the link. `members`: the addresses of the members that keep the space together. `identity`: a number that no
+    /// the link. `members`: those that keep the space together. `identity`: a number that no
     /// other space has. `phalanx`: the version of the server.
     Opened {
         request: RequestId,
@@ -350,7 +350,7 @@ pub enum FromSpace {
         secure: bool,
         durable: bool,
         most_body: u64,
-        members: Vec<String>,
+        members: Vec<Replica>,
         identity: u128,
     },
     /// Empty if the server has no certificate.

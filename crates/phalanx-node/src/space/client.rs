@@ -51,6 +51,7 @@ pub struct Client {
     mark: Mark,
     created: bool,
     members: Vec<String>,
+    names: Vec<String>,
     identity: u128,
     /// Most bytes in the body of a message; the space disconnects a client that sends more.
     most_body: u64,
@@ -76,13 +77,14 @@ impl Client {
         let (state, next) = (Mutex::new(State::new(reader)), AtomicU64::new(1));
         let (connect, takes) = (connect.clone(), None);
         let (is_slow, is_looked_after) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (mark, created, most_body, members) = (Mark::Data, false, MOST_BODY, Vec::new());
+        let (mark, created, most_body, members, names) = (Mark::Data, false, MOST_BODY, Vec::new(), Vec::new());
         Ok(Client {
             link,
             mark,
             created,
             most_body,
             members,
+            names,
             identity: 0,
             address,
             agreed,
@@ -124,9 +126,9 @@ impl Client {
         }
         (self.created, self.most_body, self.identity) = (created, most_body, identity);
         self.mark = if secure { Mark::Data } else { Mark::None };
-        let places: Result<Vec<Place>, _> = members.iter().map(|address| address.parse()).collect();
+        let places: Result<Vec<Place>, _> = members.iter().map(|member| member.address.parse()).collect();
         self.connect.members = places.map_err(|_| self.ended("it does not speak this protocol"))?;
-        self.members = members;
+        (self.names, self.members) = members.into_iter().map(|member| (member.name, member.address)).unzip();
         if durable {
             let takes = self.takes.insert(Arc::new(Takes::new()));
             let known = ToSpace::Known { client: takes.client() };
@@ -158,6 +160,11 @@ impl Client {
     /// The addresses of the members that replicate the space; empty if one server alone keeps it.
     pub fn members(&self) -> &[String] {
         &self.members
+    }
+
+    /// The names in the certificates of these members, in the same order, as the member that leads says.
+    pub fn names_of_members(&self) -> &[String] {
+        &self.names
     }
 
     /// The space's random number. A space that is created anew at the same address has another one.

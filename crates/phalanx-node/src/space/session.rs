@@ -273,7 +273,7 @@ impl<'a> Session<'a> {
             let (durable, most_tuples) = (options.durable, options.most_tuples);
             let (waiters, transactions) = (share(options.most_waiters), share(options.most_transactions));
             let keepers = locked.keepers().unwrap_or_default();
-            let members = keepers.members.into_iter().map(|member| member.address).collect();
+            let members = keepers.members.iter().map(|member| member.replica()).collect();
             if let Some(user) = &user {
                 let most = Shares { waiters, transactions, clients: share(MOST_CLIENTS as u64) };
                 locked.engine().add_user(id, user.clone(), most);

@@ -159,6 +159,12 @@ impl RemoteSpace {
         self.client.members().to_vec()
     }
 
+    /// The names in the certificates of these members, in the same order.
+    #[getter]
+    fn names_of_members(&self) -> Vec<String> {
+        self.client.names_of_members().to_vec()
+    }
+
     /// The address of the server at the other end of the connection.
     #[getter]
     fn place(&self) -> String {
