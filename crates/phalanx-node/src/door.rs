@@ -4,6 +4,9 @@
 //! A door answers members that bring news of the grid itself, so that every service takes them.
 
 mod news;
+mod wanted;
+
+pub use wanted::Wanted;
 
 use crate::log::{Log, Severity};
 use crate::quota::Quota;
@@ -34,7 +37,7 @@ const STACK: usize = 512 << 10;
 pub use crate::quota::refused;
 
 /// The service behind a door. It serves a peer that has said what it wants, in the peer's own thread. An error goes to the log.
-pub type Serve = Box<dyn Fn(Peer, Preamble) -> io::Result<()> + Send + Sync>;
+pub type Serve = Box<dyn Fn(Peer, Wanted) -> io::Result<()> + Send + Sync>;
 
 /// A peer after a handshake: its role and name, and what it may use if it acts for a user of that name.
 pub type Met = (Shaken, Role, String, Option<BTreeSet<String>>);
@@ -159,12 +162,15 @@ impl Door {
 impl Peer {
     fn serve(mut self) -> io::Result<()> {
         let preamble = Preamble::read(&mut self.socket.until(self.deadline))?;
-        (self.said, self.service) = (preamble.bound(), service_of(preamble));
+        self.said = preamble.bound();
         let door = self.door.clone();
-        match (preamble, &door.member) {
-            (Preamble::News, Some(member)) => news::serve(self, member),
-            (Preamble::News, None) => Err(refused("this server has no identity: it takes no news")),
-            _ => (door.serve)(self, preamble),
+        match (Wanted::of(preamble)?, &door.member) {
+            (Some(wanted), _) => {
+                self.service = wanted.service();
+                (door.serve)(self, wanted)
+            }
+            (None, Some(member)) => news::serve(self, member),
+            (None, None) => Err(refused("this server has no identity: it takes no news")),
         }
     }
 
@@ -237,15 +243,6 @@ impl Peer {
     /// Marks the peer as authenticated, so that no flood disconnects it.
     pub fn proved(&self) {
         self.door.proved(self.number);
-    }
-}
-
-/// The service that a connection is for, if it can be used in a user's name.
-fn service_of(preamble: Preamble) -> Option<Service> {
-    match preamble {
-        Preamble::Space { .. } => Some(Service::Spaces),
-        Preamble::Transfer | Preamble::Stream { .. } | Preamble::Files => Some(Service::Copies),
-        _ => None,
     }
 }
 

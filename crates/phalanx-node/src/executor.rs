@@ -5,7 +5,7 @@ use crate::cage::{Bars, Cage};
 use crate::confined::Confined;
 use crate::control::{self, Pulse, tell, tell_with, turn_away};
 use crate::delegated::Papers;
-use crate::door::{Door, Peer, check_accepted, refused};
+use crate::door::{Door, Peer, Wanted, check_accepted, refused};
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::learned::log_learned;
 use crate::log::{Log, Severity};
@@ -264,8 +264,7 @@ impl Executor {
             log: log.clone(),
         });
         let serving = service.clone();
-        let door =
-            Door::open(listeners, Some(own), Box::new(move |peer, preamble| serving.serve(peer, preamble)), log)?;
+        let door = Door::open(listeners, Some(own), Box::new(move |peer, wanted| serving.serve(peer, wanted)), log)?;
         Ok(Executor { service, door, address, path: Mutex::new(path), told: Mutex::new(Told::Nothing) })
     }
 
@@ -317,25 +316,23 @@ impl Drop for Executor {
 }
 
 impl Service {
-    fn serve(&self, peer: Peer, preamble: Preamble) -> io::Result<()> {
-        match preamble {
-            Preamble::Control => self.serve_user(peer),
-            Preamble::Data { token } => self.pass_on(token, &peer),
+    fn serve(&self, peer: Peer, wanted: Wanted) -> io::Result<()> {
+        match wanted {
+            Wanted::Control => self.serve_user(peer),
+            Wanted::Data { token } => self.pass_on(token, &peer),
             #[cfg(target_os = "linux")]
-            Preamble::Ranks => self.serve_ranks(peer),
+            Wanted::Ranks => self.serve_ranks(peer),
             #[cfg(not(target_os = "linux"))]
-            Preamble::Ranks => Err(refused("message passing programs run on Linux")),
-            Preamble::Rank { .. } => Err(refused("ranks connect to each other, not to an executor")),
-            Preamble::News => Err(refused("news are taken at the door")),
-            Preamble::Transfer => self.transfers.serve(peer),
-            Preamble::Files => self.transfers.serve_files(peer),
-            Preamble::Executor => self.transfers.serve_executor(peer),
-            Preamble::Stream { token, number } => self.transfers.serve_stream(peer, token, number),
-            Preamble::Replica => match &self.spaces {
+            Wanted::Ranks => Err(refused("message passing programs run on Linux")),
+            Wanted::Transfer => self.transfers.serve(peer),
+            Wanted::Files => self.transfers.serve_files(peer),
+            Wanted::Executor => self.transfers.serve_executor(peer),
+            Wanted::Stream { token, number } => self.transfers.serve_stream(peer, token, number),
+            Wanted::Replica => match &self.spaces {
                 Some(spaces) => spaces.serve_replica(peer),
                 None => Err(refused("no spaces are served here")),
             },
-            Preamble::Space { shakes } => match &self.spaces {
+            Wanted::Space { shakes } => match &self.spaces {
                 Some(spaces) => spaces.serve(peer, shakes),
                 None => Err(refused("no spaces are served here")),
             },

@@ -6,7 +6,7 @@ use super::log::replicated;
 use super::session::{MOST_UNOPENED, Session, turn_away};
 use super::visitor::{Visitor, share};
 use super::{Access, Caps, Directory, Hosted, Place, Spaces, Who};
-use crate::door::{Door, Peer, check_accepted, refused};
+use crate::door::{Door, Peer, Wanted, check_accepted, refused};
 use crate::log::{Log, Severity};
 use crate::threads::most_links;
 use phalanx_core::error::SpaceError;
@@ -15,7 +15,6 @@ use phalanx_core::wire::Version;
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::{Finisher, Link, Reader};
-use phalanx_net::preamble::Preamble;
 use phalanx_net::runtime::Place as Path;
 use phalanx_net::socket::Listener;
 use phalanx_net::sync::lock;
@@ -251,15 +250,14 @@ impl Server {
         let (listeners, address, path) = listen(place, &log)?;
         let service = Arc::new(Service::new(member.clone(), options, log.clone())?);
         let serving = service.clone();
-        let serve = move |peer, preamble| match preamble {
-            Preamble::Space { shakes } => serving.serve(peer, shakes),
-            Preamble::Control | Preamble::Data { .. } => Err(refused("no interpreters are started here, only spaces")),
-            Preamble::Replica => serving.serve_replica(peer),
-            Preamble::Ranks | Preamble::Rank { .. } => Err(refused("no ranks are started here")),
-            Preamble::Transfer | Preamble::Executor | Preamble::Stream { .. } | Preamble::Files => {
+        let serve = move |peer, wanted| match wanted {
+            Wanted::Space { shakes } => serving.serve(peer, shakes),
+            Wanted::Control | Wanted::Data { .. } => Err(refused("no interpreters are started here, only spaces")),
+            Wanted::Replica => serving.serve_replica(peer),
+            Wanted::Ranks => Err(refused("no ranks are started here")),
+            Wanted::Transfer | Wanted::Executor | Wanted::Stream { .. } | Wanted::Files => {
                 Err(refused("no files are copied here, only spaces served"))
             }
-            Preamble::News => Err(refused("news are taken at the door")),
         };
         let door = Door::open(listeners, member, Box::new(serve), log)?;
         Ok(Server { service, door, address, path: Mutex::new(path) })

@@ -3,11 +3,10 @@
 use super::damage::Folder;
 use super::wire::until;
 use super::*;
-use crate::door::{Door, refused};
+use crate::door::{Door, Wanted, refused};
 use crate::space::log::replicated::{Kept, Leader, Leading, Links, Replicated, Timing, serve};
 use phalanx_core::space::Replica;
 use phalanx_net::identity::{Authority, Member, Role};
-use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::Listener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -38,8 +37,8 @@ fn machine(authority: &Authority, number: u64, name: &str, names: &[&str]) -> Ma
     let over = Arc::new(AtomicBool::new(false));
     let closed = over.clone();
     let find = move |space: &str| found.get().filter(|_| space == "lab").cloned();
-    let serve = move |peer, preamble| match preamble {
-        Preamble::Replica => serve(peer, &member, &find, || over.load(Ordering::Relaxed)),
+    let serve = move |peer, wanted| match wanted {
+        Wanted::Replica => serve(peer, &member, &find, || over.load(Ordering::Relaxed)),
         _ => Err(refused("members only")),
     };
     let log_line = crate::log::Log::new(move |_, line| told.lock().unwrap().push(line.to_owned()));
