@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import phalanx as px
@@ -14,7 +15,7 @@ from api.executors import PHALANX
 from api.members import PATIENCE, Lab
 from phalanx import _native
 
-from laboratory.processes import until
+from laboratory.processes import Process, until
 
 #: Opens a space and ends at once.
 OPENS = "import sys, phalanx as px; px.Space(sys.argv[1], identity=sys.argv[2], certificates={sys.argv[3]: 'labpc'})"
@@ -149,6 +150,51 @@ def test_a_list_of_two_thousand_certificates_arrives(lab: Lab, way: str) -> None
     bob = lab.issue("user", "bob")
     reached.use(bob)
     assert content(bob.parent / "revoked.txt") == listed
+
+
+@contextmanager
+def staying(reached: Reached, identity: Path) -> Iterator[None]:
+    """A user whose link to the server stays open."""
+    lab, address = reached.lab, reached.address
+    if reached.way == "space":
+        with px.Space(f"{address}/jobs", identity=identity, certificates={address: "labpc"}) as space:
+            space.out("a", 1)  # and from then on it is idle
+            yield
+        return
+    if reached.way == "ls":
+        with px.Grid([f"labpc = {address}"], identity=identity).files("labpc") as files:
+            list(files.entries(str(lab.folder / "shared")))
+            yield
+        return
+    words = reached.words(identity)
+    if reached.way == "mpirun":
+        words[-1:] = ["sh", "-c", "echo started; sleep 600"]
+    else:
+        (lab.folder / "shared" / "file").write_bytes(os.urandom(20 << 20))
+        words += ["--limit", "100kB/s"]
+    env = {**os.environ, "PHALANX_HOME": str(identity.parent), "XDG_RUNTIME_DIR": str(identity.parent)}
+    process = Process(words, title="stays", files=lab.folder / "stays", cwd=lab.folder, env=env)
+    try:
+        begun = "started" if reached.way == "mpirun" else "serving bob, who copies"
+        until(lambda: begun in process.stdout() + reached.server.stderr(), timeout=PATIENCE, what="the link")
+        yield
+        assert process.code is None, process.report()
+    finally:
+        process.kill()
+
+
+@WAYS
+def test_a_client_whose_link_stays_open_learns_what_others_bring(lab: Lab, way: str) -> None:
+    reached = Reached(lab, way)
+    bob = lab.issue("user", "bob")
+    lab.issue("user", "gone")
+    with staying(reached, bob):
+        lab.revoke("gone")
+        listed = content(lab.home / "revoked.txt")
+        lab.grid("renew", "labpc", "--days", "400")
+        reached.use(lab.home / "user.pem")
+        becomes(bob.parent / "revoked.txt", lambda found: found == listed, "the list at the client")
+        becomes(bob.parent / "renewed.pem", lambda found: b"BEGIN CERTIFICATE" in found, "the renewed certificate")
 
 
 def test_a_manager_carries_a_long_list_that_appears_while_it_is_open(lab: Lab) -> None:

@@ -7,6 +7,8 @@ from second.link import Link, Refused
 OPEN, OUT, GET, ACK, COUNT, BEAT = 0, 1, 2, 4, 6, 16
 OPENED, DONE, GOT, COUNTED = 0, 2, 3, 4
 IS_BEAT = 9
+#: What begins the header of a frame in which the server says that its news have changed.
+NEWS = 0x7F
 LONGEST_BODY = 1 << 20
 
 
@@ -70,7 +72,7 @@ class Client:
         self.link.send(number(kind) + number(self.requests) + rest, body, level)
         while True:
             got, header, answer = self.link.receive()
-            if header[0] == IS_BEAT:
+            if header[0] in (IS_BEAT, NEWS):
                 continue
             request, at = read_number(header, 1)
             if request != self.requests or header[0] not in (OPENED, DONE, GOT, COUNTED):

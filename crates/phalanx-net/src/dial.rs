@@ -8,6 +8,7 @@
 //!
 //! If the two ends of a new link have not the same news of their grid, a [courier](sent) leaves in the background.
 
+mod prolonging;
 mod sent;
 
 pub use crate::transport::{Dialled, Target, Transport, dial, dial_by, look_up};
@@ -20,6 +21,7 @@ use crate::preamble::Preamble;
 use crate::socket::{Socket, Timed};
 use crate::tls::{Shaken, choose, choose_ahead};
 use phalanx_core::level::{LevelSet, Levels};
+use prolonging::Prolonging;
 use sent::Sent;
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -168,6 +170,11 @@ impl Dialled {
         let client = expected.client().filter(|_| !preamble.carries_news());
         let courier = client.and_then(|client| Sent::new(client, &self.again, shaken.peer_certificate()));
         courier.into_iter().for_each(|courier| shaken.send(courier));
+        if let Some(client) = expected.client() {
+            let (certificate, levels) = (shaken.peer_certificate().to_vec(), shaken.levels);
+            let prolonging = Prolonging::new(client, &self.again, preamble, &certificate, levels);
+            prolonging.into_iter().for_each(|it| shaken.prolong(it, &client.news().revocations));
+        }
         Ok(self.introduced(Some(shaken)))
     }
 

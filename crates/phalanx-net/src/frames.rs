@@ -5,7 +5,7 @@ use crate::memory::{File, Filled, Table};
 use bytes::{Buf, Bytes};
 use phalanx_core::error::WireError;
 use phalanx_core::level::Level;
-use phalanx_core::wire::{PREFIX, Prefix, set_place};
+use phalanx_core::wire::{NewsDigest, PREFIX, Prefix, set_place};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
@@ -22,6 +22,9 @@ pub struct Frame {
 /// wait. If it returns false, the frame is discarded as it arrives.
 pub type Gate = Box<dyn FnMut(&[u8], u64) -> bool + Send>;
 
+/// Called with the digest of the peer's news when they have changed.
+pub(crate) type Hear = Box<dyn FnMut(NewsDigest) + Send>;
+
 /// Reassembles frames from bytes that arrive in any portions.
 #[derive(Debug)]
 pub struct Assembler {
@@ -31,7 +34,7 @@ pub struct Assembler {
     start: Vec<u8>,
     prefix: Option<Prefix>,
     body: Option<Body>,
-    gate: Guarded,
+    gate: Guarded<Gate>,
     /// Bytes of a body still to be discarded.
     skip: u64,
     /// The shared segments, if bodies may be in shared memory.
@@ -42,14 +45,15 @@ pub struct Assembler {
     whole: Option<Bytes>,
     /// The total bytes of bodies in shared memory so far.
     shared: u64,
+    news: Guarded<Hear>,
 }
 
-#[derive(Default)]
-struct Guarded(Option<Gate>);
+/// A callback, if there is one.
+struct Guarded<F>(Option<F>);
 
-impl std::fmt::Debug for Guarded {
+impl<F> std::fmt::Debug for Guarded<F> {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.write_str(if self.0.is_some() { "a gate" } else { "no gate" })
+        to.write_str(if self.0.is_some() { "a callback" } else { "no callback" })
     }
 }
 
@@ -61,13 +65,19 @@ impl Assembler {
             start: Vec::new(),
             prefix: None,
             body: None,
-            gate: Guarded::default(),
+            gate: Guarded(None),
             skip: 0,
             memory: None,
             files: VecDeque::new(),
             whole: None,
             shared: 0,
+            news: Guarded(None),
         }
+    }
+
+    /// From now on, frames about the peer's news are no messages of the service. They are heard here.
+    pub(crate) fn hear(&mut self, news: Hear) {
+        self.news = Guarded(Some(news));
     }
 
     /// Also accepts bodies in shared memory.
@@ -151,7 +161,10 @@ impl Assembler {
         if let Some(body) = self.whole.take() {
             let header = std::mem::take(&mut self.start).split_off(PREFIX);
             self.prefix = None;
-            on_frame(Frame { header, body });
+            match (&mut self.news.0, NewsDigest::from_header(&header).filter(|_| body.is_empty())) {
+                (Some(hear), Some(digest)) => hear(digest),
+                _ => on_frame(Frame { header, body }),
+            }
         }
     }
 
@@ -471,6 +484,23 @@ mod tests {
 
     fn bodies() -> impl Strategy<Value = Vec<Vec<u8>>> {
         proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..100), 1..6)
+    }
+
+    #[test]
+    fn what_a_server_says_about_its_news_is_heard_at_clients_and_is_a_message_elsewhere() {
+        let news = NewsDigest { revoked: 3, renewed: [4; 16] };
+        let (beat, frame) = (encode(&ToInterpreter::Beat, 0), news.to_frame());
+        let bytes = [&beat[..], &frame, &beat].concat();
+        let mut got = Vec::new();
+        let mut server = Assembler::new(MAX_BODY);
+        server.feed(&bytes, &mut |frame: Frame| got.push(frame.header)).expect("frames");
+        assert_eq!(got, [&beat[PREFIX..], &frame[PREFIX..], &beat[PREFIX..]]);
+        let (heard, is_heard) = std::sync::mpsc::channel();
+        let mut client = Assembler::new(MAX_BODY);
+        client.hear(Box::new(move |news| heard.send(news).expect("is awaited")));
+        got.clear();
+        client.feed(&bytes, &mut |frame: Frame| got.push(frame.header)).expect("frames");
+        assert_eq!((got, is_heard.try_recv()), (vec![beat[PREFIX..].to_vec(); 2], Ok(news)));
     }
 
     proptest! {

@@ -7,7 +7,7 @@
 //! keys. Safe ones have keys from the handshake's exporter (RFC 8446, section 7.5).
 
 use crate::connection::Connection;
-use crate::identity::{Courier, Revocations, Watch, is_delegated};
+use crate::identity::{Courier, News, Revocations, Teller, Until, Watch, is_delegated};
 use crate::seal::{Context, SECRET, Secrets};
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{NewsDigest, PREFIX, decode, encode};
@@ -76,8 +76,10 @@ pub struct Shaken {
     resumed: bool,
     /// By which the link is closed when the peer's certificate is revoked.
     pub(crate) watch: Option<Watch>,
-    /// At a client that has waited for the offer: the digest of the server's news.
+    /// The digest of the server's news. `None`: this end is a client that has still to hear the offer.
     news: Option<NewsDigest>,
+    /// Whether this end is the client.
+    pub(crate) is_client: bool,
 }
 
 impl Shaken {
@@ -100,7 +102,8 @@ impl Shaken {
         let shown = connection.peer_certificates().filter(|shown| !shown.is_empty());
         let shown = shown.ok_or_else(|| invalid("the peer has no certificate"))?.to_vec();
         let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-        Ok(Shaken { levels, seal, open, awaited: None, shown, resumed, watch: None, news: None })
+        let is_client = connection.is_client();
+        Ok(Shaken { levels, seal, open, awaited: None, shown, resumed, watch: None, news: None, is_client })
     }
 
     /// The certificate whose key the peer has proved to hold.
@@ -129,6 +132,24 @@ impl Shaken {
             (Some(news), _) => courier.heard(news),
             (None, Some(awaited)) => awaited.courier = Some(courier),
             (None, None) => {}
+        }
+    }
+
+    /// At a server, for a process that acts for a user: a link over this connection ends when this time is over.
+    pub fn end_after(&mut self, until: Until, revocations: &Arc<Revocations>) {
+        self.watch = Some(self.watch.take().unwrap_or_else(|| Watch::new(revocations)).until(until));
+    }
+
+    /// At a client that acts for a user: the courier keeps the link open, also where no list of revoked certificates is kept.
+    pub(crate) fn prolong(&mut self, courier: Arc<dyn Courier>, revocations: &Arc<Revocations>) {
+        self.watch = Some(self.watch.take().unwrap_or_else(|| Watch::new(revocations)).sending(courier));
+    }
+
+    /// At a server, for a client that takes news: tells it over the open link when this member's news change.
+    pub fn tell(&mut self, news: &News) {
+        if let Some(told) = self.news {
+            let teller = Arc::new(Teller::new(news.clone(), told));
+            self.watch = self.watch.take().map(|watch| watch.sending(teller));
         }
     }
 
@@ -185,7 +206,7 @@ pub fn offer(
     if choice != choice_of(levels, said) {
         return Err(invalid("the peer began a connection for something else, which was changed on the way"));
     }
-    Shaken::of(&mut connection, levels, said, sent, heard)
+    Ok(Shaken { news: Some(offer.news), ..Shaken::of(&mut connection, levels, said, sent, heard)? })
 }
 
 /// What a client that has said this in the clear sends inside TLS, to choose the levels.

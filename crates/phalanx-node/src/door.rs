@@ -11,7 +11,7 @@ pub use wanted::Wanted;
 use crate::log::{Log, Severity};
 use crate::quota::Quota;
 use phalanx_core::level::{LevelSet, Levels};
-use phalanx_net::identity::{Acting, Member, Role, Service, role_and_name};
+use phalanx_net::identity::{Acting, Lasting, Member, Role, Service, Until, role_and_name};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::{Listener, Socket};
 use phalanx_net::sync::lock;
@@ -49,6 +49,8 @@ pub struct Door {
     member: Option<Member>,
     /// The links for news.
     news: Arc<Quota>,
+    /// When the links of processes that act for users end.
+    lasting: Lasting,
     serve: Serve,
     log: Log,
     unproved: Mutex<Vec<Unproved>>,
@@ -71,6 +73,8 @@ pub struct Peer {
     pub from: Option<IpAddr>,
     /// The bytes of its preamble on which the keys of a handshake depend.
     said: Vec<u8>,
+    /// Whether links for this purpose carry news themselves.
+    carries_news: bool,
     /// The service that a delegation must allow. `None`: no process may ask for this in a user's name.
     service: Option<Service>,
     deadline: Instant,
@@ -82,7 +86,8 @@ impl Door {
     pub fn open(listeners: Vec<Listener>, member: Option<Member>, serve: Serve, log: Log) -> io::Result<Arc<Door>> {
         let (unproved, next, closed) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
         let news = news::quota();
-        let door = Arc::new(Door { listeners, member, news, serve, log, unproved, next, closed });
+        let lasting = Lasting::default();
+        let door = Arc::new(Door { listeners, member, news, lasting, serve, log, unproved, next, closed });
         for index in 0..door.listeners.len() {
             let door = door.clone();
             thread::Builder::new().name("phalanx-accept".into()).spawn(move || door.accept(index))?;
@@ -116,8 +121,8 @@ impl Door {
         if let Ok(socket) = socket.try_clone() {
             self.make_room(Unproved { number, from: ip, socket });
         }
-        let (said, deadline) = (Vec::new(), Instant::now() + PATIENCE);
-        let peer = Peer { number, socket, from: ip, said, service: None, deadline, door: self };
+        let (said, carries_news, deadline) = (Vec::new(), false, Instant::now() + PATIENCE);
+        let peer = Peer { number, socket, from: ip, said, carries_news, service: None, deadline, door: self };
         let serve = move || {
             let door = peer.door.clone();
             if let Err(error) = peer.serve() {
@@ -162,7 +167,7 @@ impl Door {
 impl Peer {
     fn serve(mut self) -> io::Result<()> {
         let preamble = Preamble::read(&mut self.socket.until(self.deadline))?;
-        self.said = preamble.bound();
+        (self.said, self.carries_news) = (preamble.bound(), preamble.carries_news());
         let door = self.door.clone();
         match (Wanted::of(preamble)?, &door.member) {
             (Some(wanted), _) => {
@@ -215,21 +220,27 @@ impl Peer {
         let acting = member.acting(shaken.shown()).map_err(|error| refused(error.to_string()))?;
         let Some(acting) = acting else {
             let (role, name) = role_and_name(shaken.peer_certificate()).map_err(|error| refused(error.to_string()))?;
+            if !self.carries_news {
+                shaken.tell(member.news());
+            }
             return Ok((shaken, role, name, None));
         };
-        let (user, only) = self.user_of(acting, member)?;
+        let (user, only, until) = self.user_of(&acting, member)?;
+        shaken.end_after(until, member.revocations());
         Ok((shaken, Role::User.name().to_owned(), user, only))
     }
 
-    /// The name of the user that a process acts for, if the user has delegated what the process asks for; and what it may use.
-    fn user_of(&self, acting: Acting, member: &Member) -> io::Result<(String, Option<BTreeSet<String>>)> {
+    /// The name of the user that a process acts for, if the user has delegated what the process asks for; what it may use; and for
+    /// how long.
+    fn user_of(&self, acting: &Acting, member: &Member) -> io::Result<(String, Option<BTreeSet<String>>, Until)> {
+        let until = |service| self.door.lasting.note(acting, service);
         let Acting { user, executor, delegation } = acting;
         let allows = |service| delegation.scope.allows(service, &member.name);
         match self.service {
             Some(service) if allows(service) => {
                 let text = format!("a process at {executor} acts for {user}, who delegated {} to it", service.name());
                 self.door.log.limited(Severity::Info, &text, &text);
-                Ok((user, delegation.scope.at(service, &member.name)))
+                Ok((user.clone(), delegation.scope.at(service, &member.name), until(service)))
             }
             Some(service) => {
                 Err(refused(format!("{user} did not delegate {} to {executor}", service.at(&member.name))))

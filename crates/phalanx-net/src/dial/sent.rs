@@ -4,7 +4,7 @@
 
 use super::{Expected, Target, dial};
 use crate::forks;
-use crate::identity::{Client, Courier, Holder};
+use crate::identity::{Client, Courier, Ends, Holder};
 use crate::news::{Exchange, LASTS, LEVELS, note_unwritten, talk};
 use crate::preamble::Preamble;
 use crate::sync::lock;
@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 const MOST: usize = 8;
 /// Time to reach the server and to shake hands.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause after an exchange between two ends that still differ afterwards. One of them cannot store the news, or sends a wrong digest.
+/// Rest after a courier between two ends that has changed nothing at this end: one of them cannot store the news, or says a wrong
+/// digest, or has learned more since. It doubles with each further one, up to [`REST`]. So news that a server learns later arrive soon.
+const SHORT: Duration = Duration::from_secs(1);
+/// Longest rest between two couriers of the same ends.
 const REST: Duration = Duration::from_secs(60);
-/// While a link is open, its client asks the server again after so long. News that the server has learned from others arrive so.
-/// Each time costs a resumed handshake: a server with 4096 clients has 14 a second.
-const ASK: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 300 });
 /// Rest after a courier that has failed. It doubles with each further one, up to [`REST`].
 const BACKOFF: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
-/// Most pairs of ends that are remembered for [`REST`]. A further one displaces the oldest.
+/// Most pairs of ends that are remembered. A further one displaces the oldest.
 const MOST_REMEMBERED: usize = 256;
 /// Pause between two looks whether all couriers are back, and between two tries to lock.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -57,49 +57,48 @@ struct Told {
     when: Instant,
     /// How many have failed in a row.
     failures: u32,
-}
-
-/// When a courier leaves.
-#[derive(Debug, PartialEq)]
-enum Turn {
-    Now,
-    /// The last one has failed: after a rest.
-    Later,
-    /// The last one has told the same.
-    Never,
+    /// How many in a row left with the same news as the one before.
+    repeats: u32,
 }
 
 impl Underway {
-    /// Whether a courier is due that has these news, if one that has told everything is followed by none for so long. Takes note of it.
-    fn note(&mut self, pair: &Pair, ours: NewsDigest, rest: Duration) -> Turn {
+    /// Whether a courier is due that has these news. Takes note of it.
+    fn note(&mut self, pair: &Pair, ours: NewsDigest) -> bool {
         let told = &mut self.told;
-        told.retain(|_, told| told.when.elapsed() < ASK.max(REST));
+        told.retain(|_, told| told.when.elapsed() < REST * 2);
         let before = told.get(pair);
-        let turn = before.map_or(Turn::Now, |before| before.next(ours, rest));
-        if turn != Turn::Now {
-            return turn;
+        if before.is_some_and(|before| before.when.elapsed() < before.rest(ours)) {
+            return false;
         }
-        let failures = before.map_or(0, |before| before.failures);
+        let (failures, repeats) = before.map_or((0, 0), |before| (before.failures, before.repeats_of(ours)));
         let is_full = before.is_none() && told.len() >= MOST_REMEMBERED;
         let oldest = told.iter().filter(|_| is_full).min_by_key(|(_, told)| told.when).map(|(pair, _)| pair.clone());
         if let Some(oldest) = oldest {
             told.remove(&oldest);
         }
-        told.insert(pair.clone(), Told { ours, when: Instant::now(), failures });
-        Turn::Now
+        told.insert(pair.clone(), Told { ours, when: Instant::now(), failures, repeats });
+        true
     }
 }
 
 impl Told {
-    /// When the next courier leaves, with these news.
-    fn next(&self, ours: NewsDigest, rest: Duration) -> Turn {
-        let (since, before) = (self.when.elapsed(), self.failures.checked_sub(1));
-        match before {
-            Some(before) if since < REST.min(BACKOFF * (1 << before.min(16))) => Turn::Later,
-            None if self.ours == ours && since < rest => Turn::Never,
-            _ => Turn::Now,
+    /// How long no courier follows that has these news.
+    fn rest(&self, ours: NewsDigest) -> Duration {
+        match self.failures.checked_sub(1) {
+            Some(before) => doubled(BACKOFF, before),
+            None if self.ours == ours => doubled(SHORT, self.repeats),
+            None => Duration::ZERO,
         }
     }
+
+    /// How many couriers in a row have had these news before the next one, beside the first.
+    fn repeats_of(&self, ours: NewsDigest) -> u32 {
+        if self.ours == ours { self.repeats.saturating_add(1) } else { 0 }
+    }
+}
+
+fn doubled(rest: Duration, times: u32) -> Duration {
+    REST.min(rest * (1 << times.min(16)))
 }
 
 static UNDERWAY: LazyLock<Mutex<Underway>> = LazyLock::new(Mutex::default);
@@ -111,19 +110,8 @@ pub(super) struct Sent {
     target: Target,
     certificate: Vec<u8>,
     pair: Pair,
-    state: Arc<Mutex<State>>,
-}
-
-#[derive(Debug)]
-struct State {
-    /// The version of this end's news at the last look.
-    version: (u64, u64),
-    /// When this link was opened, or the server was asked last.
-    asked: Instant,
-    /// Whether a courier is due, and waits until others are back.
-    is_due: bool,
-    /// Whether the last courier to the server has failed, of this link or of another one. Another one follows after a rest.
-    is_put_off: bool,
+    /// The server's news, as far as this end has heard.
+    theirs: Arc<Mutex<Option<NewsDigest>>>,
 }
 
 impl Sent {
@@ -134,65 +122,41 @@ impl Sent {
             return None;
         }
         let pair = (Holder::of(&CertificateDer::from(certificate)).ok()?, news.files().to_vec());
-        let state = State { version: news.version(), asked: Instant::now(), is_due: false, is_put_off: false };
         let (client, target, certificate) = (client.clone(), target.clone(), certificate.to_vec());
-        Some(Arc::new(Sent { client, target, certificate, pair, state: Arc::new(Mutex::new(state)) }))
+        Some(Arc::new(Sent { client, target, certificate, pair, theirs: Arc::default() }))
     }
 
-    /// Lets a courier leave, if there is room. Whether it has left.
-    fn leave(&self) -> bool {
-        let pair = self.pair.clone();
-        if !enter(&pair) {
-            return false;
+    /// Lets a courier leave if the ends differ, it is time, and there is room.
+    fn compare(&self) {
+        let (ours, theirs) = (self.client.news().digest(), *lock(&self.theirs));
+        if let Some(theirs) = theirs.filter(|theirs| ours.differs(*theirs) && enter(&self.pair, ours)) {
+            self.leave(theirs);
         }
+    }
+
+    fn leave(&self, said: NewsDigest) {
         let (client, target, certificate) = (self.client.clone(), self.target.clone(), self.certificate.clone());
-        let (back, state) = (pair.clone(), self.state.clone());
+        let (back, theirs) = (Back(self.pair.clone()), self.theirs.clone());
         let run = move || {
-            let back = Back(back);
             let is_told = carry(&client, &target, &certificate).is_ok();
             conclude(&back.0, is_told);
-            // This link tries again, or the next one.
-            lock(&state).is_put_off = !is_told;
+            let ours = client.news().digest();
+            // Both ends have the same now, unless the server has said something else meanwhile.
+            lock(&theirs).iter_mut().filter(|theirs| is_told && **theirs == said).for_each(|theirs| *theirs = ours);
         };
-        let has_left = thread::Builder::new().name("phalanx-news".into()).spawn(run).is_ok();
-        if !has_left {
-            drop(Back(pair));
-        }
-        has_left
-    }
-
-    /// Notes that an exchange may be needed. One courier is due, even if a program has many links to one server.
-    fn note(&self, state: &mut State, ours: NewsDigest, rest: Duration) {
-        let turn = underway().map_or(Turn::Never, |mut underway| underway.note(&self.pair, ours, rest));
-        state.is_due |= turn == Turn::Now;
-        state.is_put_off = turn == Turn::Later;
+        // If there is no thread, the courier counts as one that is back.
+        let _ = thread::Builder::new().name("phalanx-news".into()).spawn(run);
     }
 }
 
 impl Courier for Sent {
     fn heard(&self, theirs: NewsDigest) {
-        let ours = self.client.news().digest();
-        if ours.differs(theirs) {
-            let mut state = lock(&self.state);
-            self.note(&mut state, ours, REST);
-            state.is_due = state.is_due && !self.leave();
-        }
+        *lock(&self.theirs) = Some(theirs);
+        self.compare();
     }
 
-    fn look(&self) {
-        let (news, mut state) = (self.client.news(), lock(&self.state));
-        let version = news.version();
-        let has_changed = std::mem::replace(&mut state.version, version) != version;
-        let is_time = state.asked.elapsed() >= ASK;
-        if has_changed || is_time {
-            state.asked = Instant::now();
-            self.note(&mut state, news.digest(), if has_changed { REST } else { ASK });
-        } else if state.is_put_off {
-            self.note(&mut state, news.digest(), REST);
-        }
-        if state.is_due {
-            state.is_due = !self.leave();
-        }
+    fn look(&self, _: &dyn Ends) {
+        self.compare();
     }
 }
 
@@ -204,10 +168,10 @@ fn carry(client: &Client, target: &Target, certificate: &[u8]) -> io::Result<()>
     talk(reader, Exchange::of_client(client.news()), || false, |learned| note_unwritten(&learned))
 }
 
-/// Takes note that a courier leaves. Whether it may: one at a time for each pair.
-fn enter(pair: &Pair) -> bool {
+/// Takes note that a courier leaves with these news. Whether it may: one at a time for each pair, and not too often.
+fn enter(pair: &Pair, ours: NewsDigest) -> bool {
     let Some(mut underway) = underway() else { return false };
-    if underway.pairs.len() >= MOST || underway.pairs.contains(pair) {
+    if underway.pairs.len() >= MOST || underway.pairs.contains(pair) || !underway.note(pair, ours) {
         return false;
     }
     underway.pairs.push(pair.clone());

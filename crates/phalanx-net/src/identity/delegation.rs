@@ -5,10 +5,12 @@
 //! handshake the process shows four certificates: its own, the user's, the executor's, and the text in place of a fourth.
 //! A peer that accepts them knows both members, and that the user's program named this process.
 
+mod lasting;
 mod member;
 mod scope;
 mod text;
 
+pub use lasting::{Lasting, Until};
 pub(super) use member::Acts;
 pub use scope::{Extent, Scope, Service};
 

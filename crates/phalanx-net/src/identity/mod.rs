@@ -15,7 +15,8 @@ mod revocations;
 mod validity;
 
 pub use authority::{Authority, Issued, request};
-pub use delegation::{Acting, Delegation, Extent, LONGEST, Scope, Service};
+pub use delegation::{Acting, Delegation, Extent, LONGEST, Lasting, Scope, Service, Until};
+pub(crate) use news::Teller;
 pub use news::{Courier, News};
 pub use renewals::{Brought, MOST_RENEWED, Renewals, is_same_member};
 pub use revocations::{Ends, LONGEST_LIST, Revocations, Revoked, RevokedList, Taken, Watch};
@@ -380,7 +381,7 @@ impl Member {
             .with_root_certificates(self.roots.clone())
             .with_client_cert_resolver(self.own.signing_with(self.acts.as_ref().map_or(&[], |acts| &acts.shown))?);
         config.resumption = Resumption::in_memory_sessions(1);
-        Ok(Client { config: Arc::new(config), role, news: self.news.clone() })
+        Ok(Client { config: Arc::new(config), role, news: self.news.clone(), acts: self.acts.clone().map(Arc::new) })
     }
 
     /// Like [`Member::client_of`], for a peer that is always reached at the same place. Sessions of this process's
@@ -404,6 +405,8 @@ pub struct Client {
     config: Arc<ClientConfig>,
     role: Role,
     news: News,
+    /// `None`: this end is the member itself.
+    acts: Option<Arc<Acts>>,
 }
 
 impl Client {
@@ -415,6 +418,18 @@ impl Client {
     /// What the member keeps of its grid's news.
     pub(crate) fn news(&self) -> &News {
         &self.news
+    }
+
+    /// When the delegation ends by which this process acts for a user, in seconds since 1970.
+    pub(crate) fn acts_until(&self) -> Option<u64> {
+        self.acts.as_ref().map(|acts| acts.acting.delegation.until)
+    }
+
+    /// The same client with the newest delegation, and when that ends.
+    pub(crate) fn newest_acting(&self) -> Option<(Client, u64)> {
+        let newest = (self.acts.as_ref()?.newest.as_ref()?.0)()?.client_of(self.role).ok()?;
+        let until = newest.acts_until()?;
+        Some((newest, until))
     }
 
     /// The client's side of another link.

@@ -9,10 +9,11 @@ mod list;
 
 pub use list::{Revoked, RevokedList};
 
-use super::{Courier, fingerprint};
+use super::{Courier, Until, fingerprint};
 use crate::forks;
 use crate::replace::{Locked, Unwritten, read, stamp};
 use crate::sync::lock;
+use phalanx_core::wire::NewsDigest;
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -62,14 +63,21 @@ pub trait Ends: Send + Sync + std::fmt::Debug {
 
     /// Whether the link has ended.
     fn has_ended(&self) -> bool;
+
+    /// Tells the client at the other end that this end's news have changed.
+    fn tell(&self, news: NewsDigest);
+
+    /// Called about once a second. A link that is read only now and then looks whether anything has arrived.
+    fn look(&self);
 }
 
-/// Ends a link when a later list names one of the certificates that its peer has shown.
+/// Ends a link when a later list names one of the certificates that its peer has shown, or when the peer's delegation ends.
 #[derive(Debug, Clone)]
 pub struct Watch {
     revocations: Arc<Revocations>,
     fingerprints: Vec<String>,
     courier: Option<Arc<dyn Courier>>,
+    until: Option<Until>,
 }
 
 /// An open link.
@@ -79,6 +87,16 @@ struct Watched {
     /// The fingerprints of the certificates that the peer has presented.
     fingerprints: Vec<String>,
     courier: Option<Arc<dyn Courier>>,
+    /// `None`: it ends by itself.
+    until: Option<Until>,
+}
+
+impl Watched {
+    /// Whether its peer may use it no more.
+    fn is_over(&self, revoked: &HashMap<String, Revoked>) -> bool {
+        self.fingerprints.iter().any(|fingerprint| revoked.contains_key(fingerprint))
+            || self.until.as_ref().is_some_and(Until::is_over)
+    }
 }
 
 /// A newer list that another member has sent.
@@ -113,7 +131,7 @@ impl Revocations {
             return Err(denied(format!("{} is no list of revoked certificates: {why}", path.display())));
         }
         match fingerprints.iter().find_map(|fingerprint| state.revoked.get(fingerprint)) {
-            None => Ok(Some(Watch { revocations: self.clone(), fingerprints, courier: None })),
+            None => Ok(Some(Watch { fingerprints, ..Watch::new(self) })),
             Some(Revoked { when, role, name, .. }) => {
                 Err(denied(format!("the certificate of the {} {name} was revoked on {when}", role.name())))
             }
@@ -227,27 +245,31 @@ impl Revocations {
         state.watched_by = watching.is_ok().then_some(process);
     }
 
-    /// Closes the links of the revoked, and lets couriers look for news. Whether there is a link left.
+    /// Closes the links of the revoked and those whose time is over, and lets couriers look for news. Whether there is a link left.
     fn look_after_links(&self) -> bool {
         let mut state = lock(&self.state);
         self.look(&mut state);
         let State { links, revoked, watched_by, .. } = &mut *state;
-        links.retain(|Watched { link, fingerprints, .. }| match link.upgrade() {
-            Some(link) if fingerprints.iter().any(|fingerprint| revoked.contains_key(fingerprint)) => {
+        links.retain(|watched| match watched.link.upgrade() {
+            Some(link) if watched.is_over(revoked) => {
                 link.end();
                 false
             }
             Some(link) => !link.has_ended(),
             None => false,
         });
-        let couriers: Vec<_> = links.iter().filter_map(|watched| watched.courier.clone()).collect();
+        let open: Vec<_> =
+            links.iter().filter_map(|watched| Some((watched.link.upgrade()?, watched.courier.clone()))).collect();
         let go_on = !links.is_empty();
         if !go_on {
             *watched_by = None;
         }
         let _ = self.write_due(state);
         // Without the state: a courier asks for the number of the list.
-        couriers.iter().for_each(|courier| courier.look());
+        for (link, courier) in open {
+            link.look();
+            courier.iter().for_each(|courier| courier.look(&*link));
+        }
         go_on
     }
 }
@@ -261,17 +283,31 @@ impl State {
 }
 
 impl Watch {
-    /// The same, which also lets the courier look for news from time to time.
+    /// Watches nothing yet.
+    pub(crate) fn new(revocations: &Arc<Revocations>) -> Watch {
+        Watch { revocations: revocations.clone(), fingerprints: Vec::new(), courier: None, until: None }
+    }
+
+    /// The same, which also ends the link when this time is over.
+    pub(crate) fn until(self, until: Until) -> Watch {
+        Watch { until: Some(until), ..self }
+    }
+
+    /// The same, which also lets the courier look for news.
     pub(crate) fn sending(self, courier: Arc<dyn Courier>) -> Watch {
         Watch { courier: Some(courier), ..self }
     }
 
+    pub(crate) fn courier(&self) -> Option<Arc<dyn Courier>> {
+        self.courier.clone()
+    }
+
     /// From now on, the link ends when its peer is revoked.
     pub(crate) fn over<L: Ends + 'static>(self, link: &Arc<L>) {
-        let Watch { revocations, fingerprints, courier } = self;
+        let Watch { revocations, fingerprints, courier, until } = self;
         let mut state = lock(&revocations.state);
         let link: Weak<L> = Arc::downgrade(link);
-        state.links.push(Watched { link, fingerprints, courier });
+        state.links.push(Watched { link, fingerprints, courier, until });
         revocations.begin_to_watch(&mut state);
     }
 }

@@ -15,7 +15,7 @@ pub use reader::Reader;
 use crate::blocks::{Opener, Sealer, carried};
 use crate::forks::Owner;
 use crate::frames::Outbox;
-use crate::identity::Ends;
+use crate::identity::{Courier, Ends, Watch};
 use crate::memory::{LONG, Pool, Table};
 use crate::socket::Socket;
 #[cfg(target_os = "linux")]
@@ -25,10 +25,12 @@ use crate::tls::Shaken;
 use bytes::Bytes;
 use phalanx_core::error::WireError;
 use phalanx_core::level::{Level, Levels, Mark};
+use phalanx_core::wire::NewsDigest;
 use polling::{Event, Events, PollMode, Poller};
+use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
 use writer::{Writer, at_once};
@@ -114,6 +116,19 @@ pub struct Link {
     counters: Counters,
     /// The process that made the link. A fork writes nothing to it, and takes nothing from its poller.
     owner: Owner,
+    /// Called about once a second.
+    idle: OnceLock<Idle>,
+    /// At a client: what looks after the news, or after the delegation.
+    courier: OnceLock<Arc<dyn Courier>>,
+}
+
+/// Reads a link for which no thread waits.
+struct Idle(Box<dyn Fn() + Send + Sync>);
+
+impl Debug for Idle {
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        to.write_str("Idle")
+    }
 }
 
 impl Link {
@@ -151,9 +166,13 @@ impl Link {
     #[cfg(unix)]
     pub fn direct(socket: Socket, mut shaken: Option<Shaken>, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
         socket.set_blocking(true)?;
+        let hears = shaken.as_ref().is_some_and(|shaken| shaken.is_client);
         let watch = shaken.as_mut().and_then(|shaken| shaken.watch.take());
         let protects = shaken.filter(|shaken| shaken.levels.need_handshake());
-        let (link, reader) = Link::over(socket, protects, most_body, None, None);
+        let (link, mut reader) = Link::over(socket, protects, most_body, None, None);
+        if hears {
+            link.attend(&mut reader, watch.as_ref().and_then(Watch::courier));
+        }
         watch.into_iter().for_each(|watch| watch.over(&link));
         Ok((link, reader))
     }
@@ -165,14 +184,15 @@ impl Link {
         poller: Option<Poller>,
         pool: Option<Pool>,
     ) -> (Arc<Link>, Reader) {
-        let (levels, sealer, opener, awaited, watch) = match shaken {
-            None => (Levels::all(Level::Clear), None, None, None, None),
-            Some(Shaken { levels, seal, open, awaited, watch, .. }) => {
+        let (levels, sealer, opener, awaited, watch, hears) = match shaken {
+            None => (Levels::all(Level::Clear), None, None, None, None, false),
+            Some(Shaken { levels, seal, open, awaited, watch, is_client, .. }) => {
                 let (sealer, opener) =
                     (Sealer::new(Some(seal), carried(levels)), Opener::new(Some(open), carried(levels)));
-                (levels, Some(sealer), Some(opener), awaited, watch)
+                (levels, Some(sealer), Some(opener), awaited, watch, is_client)
             }
         };
+        let courier = watch.as_ref().and_then(Watch::courier);
         let link = Arc::new(Link {
             socket,
             levels,
@@ -187,12 +207,34 @@ impl Link {
             written: AtomicU64::new(0),
             counters: Counters::default(),
             owner: Owner::this(),
+            idle: OnceLock::new(),
+            courier: OnceLock::new(),
         });
         if let Some(watch) = watch {
             watch.over(&link);
         }
-        let reader = Reader::new(link.clone(), most_body, opener, awaited);
+        let mut reader = Reader::new(link.clone(), most_body, opener, awaited);
+        if hears {
+            link.attend(&mut reader, courier);
+        }
         (link, reader)
+    }
+
+    /// At a client: what the server says about its news goes to the courier.
+    fn attend(&self, reader: &mut Reader, courier: Option<Arc<dyn Courier>>) {
+        courier.iter().for_each(|courier| drop(self.courier.set(courier.clone())));
+        reader.hear(courier);
+    }
+
+    /// Why the server has ended the link, as far as this end can tell from what it has shown.
+    pub fn why_ended(&self) -> Option<String> {
+        self.courier.get()?.why_ended()
+    }
+
+    /// For a link that no thread reads while nothing is waited for: `read` is called about once a second, if the peer is a member
+    /// that can be revoked. It reads what has arrived, so that news of the grid do not wait for the next request.
+    pub fn read_when_idle(&self, read: impl Fn() + Send + Sync + 'static) {
+        let _ = self.idle.set(Idle(Box::new(read)));
     }
 
     /// The levels of this link.
@@ -485,6 +527,15 @@ impl Ends for Link {
 
     fn has_ended(&self) -> bool {
         self.is_closed()
+    }
+
+    fn tell(&self, news: NewsDigest) {
+        self.queue_ahead(news.to_frame());
+        self.flush_heads();
+    }
+
+    fn look(&self) {
+        self.idle.get().into_iter().for_each(|idle| (idle.0)());
     }
 }
 

@@ -5,6 +5,7 @@ use super::writer::ALONE;
 use super::{Counters, Link, LinkError};
 use crate::blocks::{Block, Cut, Opener, Placed, TAIL};
 use crate::frames::{Assembler, Frame, Gate};
+use crate::identity::Courier;
 use crate::memory::{File, Table};
 use crate::seal::{BLOCK, HEAD, TAG};
 #[cfg(target_os = "linux")]
@@ -77,6 +78,12 @@ impl Reader {
     /// The link that is read.
     pub(crate) fn link(&self) -> &Arc<Link> {
         &self.link
+    }
+
+    /// At a client, of whichever service: frames in which the server says that its news have changed are no messages. They go to the
+    /// courier, if there is one.
+    pub(crate) fn hear(&mut self, courier: Option<Arc<dyn Courier>>) {
+        self.assembler.hear(Box::new(move |news| courier.iter().for_each(|courier| courier.heard(news))));
     }
 
     /// Accepts bodies in memory shared with the peer.

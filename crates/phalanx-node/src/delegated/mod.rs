@@ -125,7 +125,8 @@ impl Here {
         let Some(newest) = &mut self.newest else { return Ok(None) };
         let Some(text) = &newest.given.delegation else { return Ok(None) };
         if newest.member.is_none() {
-            newest.member = Some(self.papers.member(text)?);
+            let member = self.papers.member(text)?;
+            newest.member = Some(member.prolonged_by(|| here().as_mut()?.member().ok()?.cloned()));
         }
         let Some(member) = &newest.member else { return Ok(None) };
         match member.acts() {

@@ -141,6 +141,8 @@ impl Client {
         if !client.members.is_empty() {
             client.look_after();
         }
+        let weak = Arc::downgrade(&client);
+        client.link.read_when_idle(move || weak.upgrade().into_iter().for_each(|client| client.read_if_idle()));
         Ok(client)
     }
 
@@ -148,7 +150,7 @@ impl Client {
     pub(super) fn ask_first(&self, message: impl FnOnce(RequestId) -> ToSpace) -> Result<FromSpace, ClientError> {
         let request = self.ask(message, Vec::new())?;
         match self.wait(request, self.connect.patience) {
-            Some(Err(ClientError::Ended { .. })) => {
+            Some(Err(ClientError::Ended { .. })) if self.link.why_ended().is_none() => {
                 let why = "refused this user (its server's own output says why)";
                 Err(ClientError::Unreachable(format!("{} {why}", self.address)))
             }
@@ -561,13 +563,29 @@ impl Client {
         drop(state);
         if let Err(error) = outcome {
             self.end(&match error {
-                LinkError::Ended | LinkError::Closed => {
-                    "the server is gone, or does not serve this user any more".into()
-                }
+                LinkError::Ended | LinkError::Closed => self
+                    .link
+                    .why_ended()
+                    .unwrap_or_else(|| "the server is gone, or does not serve this user any more".into()),
                 error => error.to_string(),
             });
         }
         calls.into_iter().for_each(Call::make);
+    }
+
+    /// Reads what has arrived while no thread waits for anything.
+    fn read_if_idle(&self) {
+        if !self.link.has_unread() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        if state.begun > 0 {
+            return; // the pump reads
+        }
+        let Some(reader) = state.reader.take() else { return };
+        drop(state);
+        self.read(reader, PAUSE);
+        lock(&self.state).hand_over(); // a thread may have begun to wait meanwhile
     }
 
     /// Writes what is still to be written, and waits for frames.

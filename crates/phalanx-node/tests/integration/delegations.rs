@@ -5,6 +5,7 @@
 use crate::{next_line, options};
 use phalanx_core::level::{Level, Levels, Policy};
 use phalanx_core::space::Options as SpaceOptions;
+use phalanx_core::wire::files::Ask;
 use phalanx_core::wire::transfer::{Direction, Filter, Target};
 use phalanx_net::dial::{Expected, dial};
 use phalanx_net::identity::{Authority, Extent, KeyedCertificate, Member, Role, Scope, Service};
@@ -12,10 +13,12 @@ use phalanx_net::preamble::Preamble;
 use phalanx_node::dialler::Dialler;
 use phalanx_node::executor::{Executor, Options};
 use phalanx_node::log::Log;
-use phalanx_node::space::{Access, Client, Connect, ServerOptions};
+use phalanx_node::space::{Access, Client, ClientError, Connect, ServerOptions};
+use phalanx_node::transfer::files::{Reach, Session};
 use phalanx_node::transfer::{Copy, CopyError, Exports, Here, Job, Report};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Services that cannot be delegated. Data links, streams and ranks have keys of their own.
@@ -61,7 +64,12 @@ impl Lab {
     }
 
     fn delegated_until(&self, service: Service, extent: Extent, lasts: Duration) -> Member {
-        let (process, mut scope) = (KeyedCertificate::ephemeral().unwrap(), Scope::default());
+        self.delegated_to(KeyedCertificate::ephemeral().unwrap(), service, extent, lasts)
+    }
+
+    /// The same, to the process with this key.
+    fn delegated_to(&self, process: KeyedCertificate, service: Service, extent: Extent, lasts: Duration) -> Member {
+        let mut scope = Scope::default();
         scope.add(service, extent).unwrap();
         let (ada, labpc) = (self.ada.own().certificate.clone(), self.labpc.own().certificate.clone());
         let text = self.ada.delegate([&process.certificate, &labpc], &scope, [1; 16], lasts).unwrap();
@@ -69,6 +77,10 @@ impl Lab {
     }
 
     fn open(&self, member: Member, space: &str) -> Result<(), String> {
+        self.client(member, space).map(|client| client.close()).map_err(|error| error.to_string())
+    }
+
+    fn client(&self, member: Member, space: &str) -> Result<Arc<Client>, ClientError> {
         let connect = Connect {
             policy: Policy::default(),
             dialler: Some(Dialler::from(member)),
@@ -77,7 +89,7 @@ impl Lab {
             patience: PATIENCE,
         };
         let address = format!("{}/{space}", self.board.address()).parse().unwrap();
-        Client::connect(address, &connect).map(|client| client.close()).map_err(|error| error.to_string())
+        Client::connect(address, &connect)
     }
 
     /// Copies some bytes to the executor's memory.
@@ -201,4 +213,49 @@ fn nothing_is_copied_when_the_delegation_has_ended() {
     }
     assert!(lab.copy(process).is_err());
     assert!(lab.hear("refused").contains("DelegationEnded"), "the handshake ends with it");
+}
+
+#[test]
+fn an_open_link_ends_with_its_delegation_and_the_error_says_so() {
+    let lab = Lab::new("");
+    let process = lab.delegated_until(Service::Spaces, Extent::All, Duration::from_secs(3));
+    let client = lab.client(process, "jobs").unwrap();
+    let (until, mut asked) = (Instant::now() + PATIENCE, Ok(String::new()));
+    while asked.is_ok() {
+        assert!(Instant::now() < until, "the link outlives the delegation");
+        asked = client.ask_name();
+    }
+    let error = asked.unwrap_err().to_string();
+    assert!(error.contains("the delegation by which this process acts for its user has ended"), "{error}");
+}
+
+#[test]
+fn questions_about_files_end_with_the_delegation_too() {
+    let lab = Lab::new("");
+    let process = lab.delegated_until(Service::Copies, Extent::All, Duration::from_secs(3));
+    let address = lab.board.address().to_string().parse().unwrap();
+    let to = Reach { address, dialler: Dialler::from(process), policy: Policy::default(), level: None };
+    let session = Session::open(to, &mut || true).unwrap();
+    let until = Instant::now() + PATIENCE;
+    while !session.is_closed() {
+        assert!(Instant::now() < until, "the link outlives the delegation");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let error = session.ask(&Ask::Beat, &mut || true).unwrap_err().to_string();
+    assert!(error.contains("the delegation by which this process acts for its user has ended"), "{error}");
+}
+
+#[test]
+fn an_open_link_goes_on_with_the_delegation_that_follows() {
+    let lab = Lab::new("");
+    let own = KeyedCertificate::ephemeral().unwrap();
+    let next = lab.delegated_to(own.clone(), Service::Spaces, Extent::All, PATIENCE);
+    let first = lab.delegated_to(own, Service::Spaces, Extent::All, Duration::from_secs(6));
+    let until = first.acts().unwrap().delegation.until;
+    let client = lab.client(first.prolonged_by(move || Some(next.clone())), "jobs").unwrap();
+    let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    while now() < until + 4 {
+        assert_eq!(client.ask_name().unwrap(), "board"); // the server looks for ends once a second
+    }
+    client.close();
 }

@@ -1,8 +1,10 @@
 //! A member that delegates, and a process that acts for one.
 
 use super::super::{IdentityError, KeyedCertificate, Member, Role, fingerprint, role_and_name};
+use super::lasting::Newest;
 use super::{Acting, Delegation, Scope, check_nameless, wrong};
 use rustls::pki_types::{CertificateDer, UnixTime};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What makes a process act for a user: the user's word, and the certificates and the text that show it.
@@ -10,6 +12,8 @@ use std::time::Duration;
 pub(in crate::identity) struct Acts {
     pub acting: Acting,
     pub shown: [CertificateDer<'static>; 3],
+    /// `None`: there is never a newer delegation.
+    pub newest: Option<Newest>,
 }
 
 impl Member {
@@ -28,7 +32,14 @@ impl Member {
         let whole = [std::slice::from_ref(&own.certificate), &shown[..]].concat();
         let member = Member::of(own, der(authority), String::new())?;
         let acting = member.acting(&whole)?.ok_or_else(|| wrong("it is none"))?;
-        Ok(Member { name: acting.user.clone(), acts: Some(Acts { acting, shown }), ..member })
+        Ok(Member { name: acting.user.clone(), acts: Some(Acts { acting, shown, newest: None }), ..member })
+    }
+
+    /// The same, for a process that acts for a user: `newest` returns the user as the process acts by its newest delegation. Links
+    /// that are open for longer than this delegation are prolonged with it.
+    pub fn prolonged_by(self, newest: impl Fn() -> Option<Member> + Send + Sync + 'static) -> Member {
+        let newest = Some(Newest(Arc::new(newest)));
+        Member { acts: self.acts.map(|acts| Acts { newest, ..acts }), ..self }
     }
 
     /// Delegates to the process with the certificate `holder`, which runs at the member with the certificate `executor`.

@@ -246,3 +246,26 @@ fn copies_are_delegated_as_a_whole_and_apart_from_spaces() {
     let part = text.replace("copies at *", "copies at board/jobs");
     assert!(GRID.judge(&GRID.shown(part)).expect_err("a part").contains("not whole"));
 }
+
+#[test]
+fn a_later_delegation_prolongs_the_links_of_its_process_user_and_service_only() {
+    let (lasting, now) = (Lasting::default(), UnixTime::now().as_secs());
+    let acting = |user: &str, holder: &str, until: u64| {
+        let [holder, user_certificate, executor] = [holder, "user", "executor"].map(str::to_owned);
+        let delegation =
+            Delegation { holder, user: user_certificate, executor, program: PROGRAM, until, scope: Scope::default() };
+        Acting { user: user.to_owned(), executor: "labpc".to_owned(), delegation }
+    };
+    let ended = acting("ada", "process", now - 1);
+    let open = lasting.note(&ended, Service::Spaces);
+    let others = [acting("ada", "another process", now + 60), acting("eve", "process", now + 60)];
+    let kept: Vec<Until> = others.iter().map(|other| lasting.note(other, Service::Spaces)).collect();
+    let copies = lasting.note(&acting("ada", "process", now + 60), Service::Copies);
+    assert!(open.is_over() && !copies.is_over() && kept.iter().all(|it| !it.is_over()));
+    lasting.note(&acting("ada", "process", now + 60), Service::Spaces);
+    assert!(!open.is_over());
+    lasting.note(&ended, Service::Spaces);
+    assert!(!open.is_over(), "an earlier delegation, of a resumed session, takes nothing back");
+    drop(open);
+    assert!(lasting.note(&ended, Service::Spaces).is_over(), "nothing is remembered without a link");
+}

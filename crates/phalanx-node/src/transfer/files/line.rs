@@ -197,7 +197,14 @@ impl Line {
     }
 
     fn lost(&self) -> FilesError {
-        FilesError::Lost(self.name.clone())
+        let why = match &self.way {
+            Way::There(link) => link.why_ended(),
+            Way::Own { .. } => None,
+        };
+        match why {
+            Some(why) => FilesError::Identity(format!("{}: {why}", self.name)),
+            None => FilesError::Lost(self.name.clone()),
+        }
     }
 }
 
