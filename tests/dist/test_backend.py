@@ -68,6 +68,20 @@ def test_options_follow_maturin_and_cargo(monkeypatch: pytest.MonkeyPatch) -> No
     assert Options.read(["--strip"]) == Options("c-d", "dist")
 
 
+def compiled(*packages: str) -> set[str]:
+    """What cargo compiles for packages: other crates with their features."""
+    command = ["cargo", "tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--format", "{p} [{f}]"]
+    command += [word for package in packages for word in ("-p", package)]
+    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return {line.removesuffix(" (*)") for line in told.splitlines() if line and f"({ROOT}" not in line}
+
+
+def test_libraries_are_made_of_the_crates_of_the_extension() -> None:
+    """Otherwise a build from the sources compiles serde, ring, rustls and what uses them twice. Others' features: see
+    crates/phalanx-net/Cargo.toml."""
+    assert compiled(*libraries.CRATES) - compiled(crates.EXTENSION) == set()
+
+
 def test_libraries_that_cargo_did_not_build_are_named() -> None:
     with pytest.raises(SystemExit, match=r"no libmpi\.so\.12, libmpi_abi\.so\.1, libphalanx_bsp\.so"):
         libraries._artifacts('{"reason": "build-finished"}')
