@@ -391,7 +391,7 @@ def prepare(
     LaunchError
         A program or a file is not found.
     """
-    _allow_files(sum(program.processes or os.cpu_count() or 1 for program in asked))
+    _allow_files(sum(program.processes or _native.cores() for program in asked))
     staged: dict[str, Path] = {}
     folder = Path.cwd() if cwd is None else Path(os.path.abspath(cwd))  # noqa: PTH100 names, not what links lead to
     token = program_token()  # processes here inherit it

@@ -43,17 +43,18 @@ class Executors:
         self,
         name: str,
         *options: str,
-        interpreters: int = 2,
+        interpreters: int | None = 2,
         env: Mapping[str, str] | None = None,
         listen: str = "127.0.0.1:0",
     ) -> str:
-        """The address of one more."""
+        """The address of one more. ``interpreters``: None for as many as it offers by itself."""
         identity = self.issue("executor", name)
         command = [*self._before, PHALANX, "executor", "--listen", listen, "--identity", str(identity)]
+        places = [] if interpreters is None else ["--interpreters", str(interpreters)]
         # So that what a test leaves is found.
         marked = ["--env", "PHALANX_TEST_RUN"]
         process = Process(
-            [*command, "--interpreters", str(interpreters), *marked, *options],
+            [*command, *places, *marked, *options],
             title=f"the executor {name}",
             files=self._folder / name,
             cwd=self._folder,

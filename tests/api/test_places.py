@@ -37,6 +37,13 @@ def test_ranks_of_a_program_use_the_places_of_its_managers_interpreters(grid: Ex
         assert "3 processes were asked for, but 2 places are free" in too_many.stderr
 
 
+def test_an_executor_offers_the_cores_that_it_may_use(tmp_path: Path) -> None:
+    core = min(os.sched_getaffinity(0))
+    with Executors(tmp_path, ["taskset", "--cpu-list", str(core)]) as grid:
+        done = mpirun(grid.start("labpc", interpreters=None), grid.identity, 2)
+        assert "2 processes were asked for, but 1 places are free" in done.stderr
+
+
 def test_other_programs_get_no_place_that_is_in_use(grid: Executors) -> None:
     address = grid.start("labpc", interpreters=2)
     with px.Manager(address, identity=grid.identity) as manager:

@@ -134,3 +134,9 @@ impl Executor {
         py.detach(|| self.executor.close());
     }
 }
+
+/// How many cores this process may use: by its affinity, and by the limit of its control group, as containers have one.
+#[pyfunction]
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

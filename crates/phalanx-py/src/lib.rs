@@ -27,6 +27,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffers::Region>()?;
     module.add_class::<bsp::Bsp>()?;
     module.add_class::<executor::Executor>()?;
+    module.add_function(wrap_pyfunction!(executor::cores, module)?)?;
     module.add_class::<files::Files>()?;
     module.add_class::<files::Comparison>()?;
     module.add_class::<files::Listing>()?;

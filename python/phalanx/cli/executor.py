@@ -158,7 +158,7 @@ def executor(
         identity_file=read_identity(identity, EXECUTOR, warns=False),
         file=identity_file(identity, EXECUTOR).absolute(),
         revoked=revoked_lists(identity),
-        capacity=interpreters or os.cpu_count() or 1,
+        capacity=interpreters or _native.cores(),
         accepted=list(accept),
         command=COMMAND,
         python=PYTHON,
