@@ -11,6 +11,8 @@ MPI := python/phalanx/_mpi
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# The build backend is a module of this repository, which calls maturin.
+export MATURIN_NO_MISSING_BUILD_BACKEND_WARNING = 1
 export VIRTUAL_ENV = $(CURDIR)/$(VENV)
 # The environment in which maturin calls cargo, so that cargo called from here need not build pyo3 again.
 PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \

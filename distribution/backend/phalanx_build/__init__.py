@@ -8,6 +8,7 @@ backend, and get the same wheel.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+# maturin would say that it is not the backend.
+os.environ.setdefault("MATURIN_NO_MISSING_BUILD_BACKEND_WARNING", "1")
 #: Backends are called in the folder of pyproject.toml.
 ROOT = Path()
 Settings = Mapping[str, Any] | None
