@@ -23,6 +23,7 @@ PACKAGES = {
     "redis-server": ["redis-server"],
     "ssh": ["openssh-client"],
     "sshd": ["openssh-server"],
+    "systemd-analyze": ["systemd"],
 }
 ROOT, NAMESPACES = "root", "user namespaces"
 REMEDIES = {ROOT: " (sudo)", NAMESPACES: ""}
