@@ -29,7 +29,7 @@ def parse(words: list[str]) -> click.Context:
     return command.make_context(name, rest, parent=group)
 
 
-def unit(text: str) -> configparser.ConfigParser:
+def unit(text: str) -> configparser.RawConfigParser:
     read = configparser.RawConfigParser(strict=True)
     read.optionxform = str  # type: ignore[method-assign,assignment]
     read.read_string(text)
