@@ -2,12 +2,12 @@
 
 use super::interpreter::{Seat, each, tokens};
 use super::model::{Act, Deed, Farm, Faults, deeds};
-use super::{CULPRIT, DOUBLED, DROPPED, LATE, LIED, LOST, RAISED, RETURNED};
+use super::{BEHIND, CULPRIT, DOUBLED, DROPPED, LATE, LIED, LOST, RAISED, RETURNED};
 use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
 use phalanx_core::flow::{Config, Engine, Graph, KILLS, RunOptions};
 use phalanx_core::ids::{InterpreterId, RunId};
 use phalanx_core::level::Level;
-use phalanx_core::wire::Tokens;
+use phalanx_core::wire::{FromInterpreter, Tokens};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -202,11 +202,11 @@ impl Visit {
         self.grid.engine.on(self.grid.now, event);
     }
 
-    pub fn recruit(&mut self) {
+    pub fn recruit(&mut self, farm: &Farm) {
         self.grid.recruiting -= 1;
         self.grid.recruited += 1;
         let id = self.grid.recruited;
-        self.grid.seats.insert(id, Seat::default());
+        self.grid.seats.insert(id, Seat::new(farm.batch));
         let (name, machine) = (format!("interpreter {id}"), "machine".to_owned());
         self.on(Event::Recruited { id: InterpreterId(id), name, machine, pid: id, level: Level::Clear });
     }
@@ -216,6 +216,9 @@ impl Visit {
         let Some((message, body)) = seat.outbox.pop_front() else { return };
         if seat.forgotten {
             self.notes.push(LATE);
+        }
+        if matches!(message, FromInterpreter::Returned { kept: 2.., .. }) {
+            self.notes.push(BEHIND);
         }
         self.on(Event::Message { id: InterpreterId(id), message, body });
     }
@@ -278,18 +281,22 @@ impl Visit {
                 self.notes.extend(grid.deliver(farm, outcome));
                 grid.engine.read(grid.run, tasks);
             }
-            Command::Record(fact) => self.note(&fact),
+            Command::Record(fact) => self.note(farm, &fact),
         }
     }
 
-    fn note(&mut self, fact: &Fact) {
+    fn note(&mut self, farm: &Farm, fact: &Fact) {
         match fact {
             Fact::Lost { interpreter, cause, tasks } => {
+                let is_liar = cause.contains("broke the protocol");
+                if is_liar && farm.faults.lies == 0 {
+                    self.grid.breaks(format!("interpreter {} keeps to the protocol: {cause}", interpreter.0));
+                }
                 if let Some(seat) = self.grid.seats.get_mut(&interpreter.0) {
                     seat.forgotten = true;
                 }
                 self.notes.extend((*tasks > 0).then_some(LOST));
-                self.notes.extend(cause.contains("broke the protocol").then_some(LIED));
+                self.notes.extend(is_liar.then_some(LIED));
             }
             Fact::Doubled { .. } => self.notes.push(DOUBLED),
             Fact::Dropped { .. } => self.notes.push(DROPPED),

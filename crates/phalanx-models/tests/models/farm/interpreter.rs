@@ -5,8 +5,8 @@ use phalanx_core::ids::FiringId;
 use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens};
 use std::collections::VecDeque;
 
-/// The time that every token takes: two of them make a batch.
-const GRAIN: u64 = 1_000_000;
+/// The engine fires as many tokens together as take so many nanoseconds.
+const BATCH: u64 = 2_000_000;
 
 /// A token names its task, and then each instruction that was fired on it.
 pub fn tokens(tokens: &[Vec<u8>]) -> Tokens {
@@ -28,8 +28,10 @@ pub struct Firing {
 }
 
 /// An interpreter with both directions of its link. It begins a token as soon as it can.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Seat {
+    /// The time that every token takes, in nanoseconds.
+    grain: u64,
     /// Its process has ended, or the manager has closed the link.
     pub down: bool,
     /// Nothing that it says arrives, and nothing that is said to it.
@@ -42,6 +44,12 @@ pub struct Seat {
 }
 
 impl Seat {
+    /// An interpreter that was recruited. `batch` tokens make a batch.
+    pub fn new(batch: u64) -> Seat {
+        let (inbox, outbox, firings) = Default::default();
+        Seat { grain: BATCH / batch, down: false, cut: false, forgotten: false, inbox, outbox, firings }
+    }
+
     pub fn is_computing(&self) -> bool {
         !self.firings.is_empty()
     }
@@ -79,7 +87,7 @@ impl Seat {
         firing.answered += count as u32;
         let (results, firing) = (tokens(&results), firing.id);
         let shape = results.shape().clone();
-        let (ways, stayed, busy) = (Vec::new(), Vec::new(), GRAIN * count as u64);
+        let (ways, stayed, busy) = (Vec::new(), Vec::new(), self.grain * count as u64);
         let answer = FromInterpreter::Fired { firing, shape, ways, stayed, busy, protection: 0 };
         self.say(answer, results.body().concat().into());
         self.go_on();
@@ -95,7 +103,7 @@ impl Seat {
         let firing = self.firings.front_mut()?;
         let task = firing.tokens.pop_front()?[0];
         firing.answered += 1;
-        let failed = FromInterpreter::Failed { firing: firing.id, busy: GRAIN };
+        let failed = FromInterpreter::Failed { firing: firing.id, busy: self.grain };
         self.say(failed, vec![task].into());
         self.go_on();
         Some(task)

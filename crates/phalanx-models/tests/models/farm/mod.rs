@@ -16,12 +16,13 @@ const DOUBLED: &str = "a straggler is fired a second time";
 const DROPPED: &str = "the later answer of a race is dropped";
 const LATE: &str = "a message of a lost interpreter arrives";
 const RETURNED: &str = "tasks are returned";
+const BEHIND: &str = "tasks are returned behind an answer of their firing";
 const RAISED: &str = "a task raises an exception";
 const LIED: &str = "an interpreter breaks the protocol";
 const CULPRIT: &str = "a task is the culprit";
 
 /// One instruction, without faults.
-const PLAIN: Farm = Farm { interpreters: 2, instructions: 1, tasks: 4, ordered: true, faults: Faults::NONE };
+const PLAIN: Farm = Farm { interpreters: 2, instructions: 1, tasks: 4, batch: 2, ordered: true, faults: Faults::NONE };
 /// More states than any of these models has.
 const MOST: usize = 2_000_000;
 
@@ -53,6 +54,14 @@ fn every_result_is_delivered_once_when_one_of_a_race_dies() {
 fn every_result_is_delivered_once_when_interpreters_are_cut_off_and_come_back() {
     let faults = Faults { cuts: 2, ..Faults::NONE };
     explore_all("cut off", &Farm { faults, tasks: 3, ..PLAIN }, MOST, &[LOST, LATE, DOUBLED]);
+}
+
+/// The interpreter gets all tasks behind the first one in one firing.
+#[test]
+fn every_result_is_delivered_once_when_tasks_return_behind_an_answer() {
+    let faults = Faults { deaths: 1, returns: 2, raises: 1, ..Faults::NONE };
+    let farm = Farm { faults, interpreters: 1, tasks: 5, batch: 4, ..PLAIN };
+    explore_all("returned", &farm, MOST, &[LOST, BEHIND, RAISED]);
 }
 
 #[test]

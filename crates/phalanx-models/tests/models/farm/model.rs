@@ -34,6 +34,8 @@ pub struct Farm {
     pub interpreters: u32,
     pub instructions: u16,
     pub tasks: u8,
+    /// Tokens that the engine fires together, once it has measured one.
+    pub batch: u64,
     pub ordered: bool,
     pub faults: Faults,
 }
@@ -103,7 +105,7 @@ impl Model for Farm {
             next.grid.idle = 0;
         }
         match *act {
-            Act::Recruit => next.recruit(),
+            Act::Recruit => next.recruit(self),
             Act::Wait => next.wait(),
             Act::At(id, Deed::Hear) => next.hear(id),
             Act::At(id, Deed::End) => next.end(id),
