@@ -72,6 +72,9 @@ def test_an_executor_comes_works_stays_changes_and_goes(grid: Machines, wheel: P
     assert (tmp_path / "hosts.txt").read_text() == f"ws7 = 127.0.0.1:{port}\n"
     with px.Grid("hosts.txt").manager(contract=px.ParDegree(1)) as manager:
         assert list(manager.map(abs, [-1, -2])) == [1, 2]
+    phalanx("grid", "issue", "--role", "user", "--out", "eve.pem", "eve")
+    with pytest.raises(px.TransferError, match="the user eve is not among those accepted"):
+        px.Grid("hosts.txt", identity="eve.pem").files("ws7")
     # The private key never leaves the machine.
     key = (home / ".local/share/phalanx/home/executor.pem").read_text().partition("PRIVATE KEY-----")[2][:64]
     assert key

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import click
 
+from phalanx import _native
+from phalanx._reach import USER, home, read_private
 from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import IDENTITY
 from phalanx.cli._numbers import Count
@@ -129,7 +131,8 @@ def deploy(
     For each machine it copies the wheels that fit, makes a virtual environment, makes the machine a member of the grid
     of which you have the authority, starts the executor, waits until it answers here, and writes the hosts file. The
     private key of a machine is made there and stays there. Run it again to upgrade; where nothing changed, it does
-    nothing. Machines are worked on at the same time. The exit code is 1 if one of them failed.
+    nothing. The executors serve you only, unless --executor has --accept for each user. Machines are worked on at the
+    same time. The exit code is 1 if one of them failed.
     """
     if len(machines) > 1 and (name or address):
         raise click.UsageError("--name and --address are for one machine")
@@ -144,11 +147,26 @@ def deploy(
             f"two machines would have one name ({', '.join(names)}): deploy them one by one with --name"
         )
     signer = Signer(passphrase_file, days=days, reads=not remove)
+    if not remove:
+        words = _serving(words, identity or home() / USER)
     settings = Settings(signer, hosts, wheel, uv, python, port, words, ssh or ("ssh",), name, address, identity)
     with tempfile.TemporaryDirectory(prefix="phalanx-deploy-") as folder:
         deployments = {it: Deployment(it, settings, Path(folder), _say) for it in dict.fromkeys(machines)}
         removes: Callable[[Deployment], None] = lambda it: it.remove(with_spaces=with_spaces)  # noqa: E731
         return _all(deployments, removes if remove else Deployment.run)
+
+
+def _serving(words: tuple[str, ...], identity: Path) -> tuple[str, ...]:
+    """The options of the executors. They serve their user only, unless these say who else.
+
+    The account at a machine may have a user manager of systemd. That starts processes outside of the cage for whoever
+    reaches its socket, as tasks do before Linux 7.1.
+    """
+    if any(word.partition("=")[0] in ("--accept", "--accounts") for word in words):
+        return words
+    advice = "an executor serves who is named in its options --accept"
+    _, name, _ = _native.check_member(read_private(identity, "identity", advice), str(identity))
+    return (*words, "--accept", name)
 
 
 def _all(deployments: dict[str, Deployment], work: Callable[[Deployment], None]) -> int:
