@@ -77,7 +77,7 @@ def compiled(*packages: str) -> set[str]:
 
 
 def test_libraries_are_made_of_the_crates_of_the_extension() -> None:
-    """Otherwise a build from the sources compiles serde, ring, rustls and what uses them twice. Others' features: see
+    """With other features, a build from the sources compiles syn, serde and what uses them twice: see
     crates/phalanx-net/Cargo.toml."""
     assert compiled(*libraries.CRATES) - compiled(crates.EXTENSION) == set()
 
