@@ -8,7 +8,7 @@ use super::snapshot::Snapshot;
 use super::store::{Held, Store};
 use super::{Bsp, Inbox, together};
 use crate::error::{Class, Result, fail};
-use crate::operations::collective::{Call, Span, everyone};
+use crate::operations::collective::{Call, Span, everyone, zeroed};
 use phalanx_core::wire::ranks::FromRank;
 use phalanx_net::copy::copy;
 use std::path::Path;
@@ -95,9 +95,10 @@ impl Bsp {
     /// Writes the snapshots of this process and of those whose keeper it is, and waits for the others to have done so.
     async fn spread(&self, call: &Call, store: &Store, version: u64, own: &[u8]) -> Result<()> {
         let (me, keepers) = (self.pid(), keepers(&self.machines()));
-        let lengths: Vec<usize> = everyone(call, &own.len()).await?;
+        let lengths: Vec<u64> = everyone(call, &(own.len() as u64)).await?;
         let kept = (0..keepers.len()).filter(|pid| keepers[*pid] == Some(me));
-        let mut kept: Vec<(usize, Vec<u8>)> = kept.map(|pid| (pid, vec![0; lengths[pid]])).collect();
+        let kept = kept.map(|pid| Ok((pid, zeroed(lengths[pid])?)));
+        let mut kept: Vec<(usize, Vec<u8>)> = kept.collect::<Result<_>>()?;
         // SAFETY: it outlives the transfer; a send only reads.
         let sends = keepers[me].map(|keeper| (keeper, unsafe { Span::new(own.as_ptr().cast_mut(), own.len()) }));
         call.transfer(sends, kept.iter_mut().map(|(pid, bytes)| (*pid, Span::of(bytes)))).await;
@@ -208,7 +209,7 @@ async fn fetch(call: &Call, store: &Store, machines: &[u32], held: &[(usize, Hel
         match holder(pid) {
             Some((at, _)) if at == me && pid == me => own = read(pid)?,
             Some((at, length)) if at == me => sent.push((pid, read(pid)?, length as usize)),
-            Some((_, length)) if pid == me => own = vec![0; length as usize],
+            Some((_, length)) if pid == me => own = zeroed(length)?,
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use super::inbox::Inbox;
 use super::parcel::{Kind, Parcel, entries};
 use super::{Bsp, together};
 use crate::error::{Class, Result, fail};
-use crate::operations::collective::{Blocks, Call, Span, alltoall, everybody_says};
+use crate::operations::collective::{Blocks, Call, Span, alltoall, everybody_says, zeroed};
 use phalanx_net::copy::{append, copy};
 
 /// What ends.
@@ -188,8 +188,13 @@ impl Bsp {
         let mut own = tagsize.to_le_bytes().to_vec();
         own.extend(self.areas.tell());
         let told = everybody_says(call, own).await?;
+        let mut changes = Vec::with_capacity(told.len());
         for (pid, told) in told.iter().enumerate() {
-            let theirs = told.first_chunk().map_or(STAYS, |bytes| u64::from_le_bytes(*bytes));
+            let Some((theirs, rest)) = told.split_first_chunk() else {
+                return fail(Class::NotSame, format!("pid {pid} made another call than this process"));
+            };
+            let theirs = u64::from_le_bytes(*theirs);
+            changes.push(rest);
             if theirs != tagsize {
                 let size = |size| if size == STAYS { "nothing".to_string() } else { format!("{size} bytes") };
                 let text = format!("pid {pid} set the tag size to {}, this process to {}", size(theirs), size(tagsize));
@@ -199,8 +204,7 @@ impl Bsp {
         if tagsize != STAYS {
             self.tagsize = tagsize;
         }
-        let told: Vec<&[u8]> = told.iter().map(|told| &told[8..]).collect();
-        self.areas.change(&told)
+        self.areas.change(&changes)
     }
 }
 
@@ -235,7 +239,7 @@ async fn barrier(call: &Call, parcels: &[Parcel], end: End, flags: u64) -> Resul
 
 /// Exchanges the parcels that have something.
 async fn hand_over(call: &Call, parcels: &[Parcel], lengths: &[usize]) -> Result<Vec<Vec<u8>>> {
-    let mut came: Vec<Vec<u8>> = lengths.iter().map(|length| vec![0; *length]).collect();
+    let mut came = lengths.iter().map(|length| zeroed(*length as u64)).collect::<Result<Vec<_>>>()?;
     let sends = parcels.iter().enumerate().filter(|(_, parcel)| !parcel.bytes.is_empty());
     let sends = sends.map(|(to, parcel)| {
         let bytes = &parcel.bytes;

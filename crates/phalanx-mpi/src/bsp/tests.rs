@@ -3,6 +3,7 @@
 mod moving;
 
 use super::*;
+use proptest::prelude::*;
 
 fn together<T: Send>(size: usize, program: impl Fn(&mut Bsp) -> T + Sync) -> Vec<T> {
     let program = &program;
@@ -235,6 +236,28 @@ fn nonsense_from_another_process_is_refused() {
         bsp.sync().map_err(|error| error.text)
     });
     assert_eq!(errors[0], Err("another process names memory that is not registered".to_string()));
+}
+
+proptest! {
+    /// Any bytes are entries that lie one behind the other, or end with an error.
+    #[test]
+    fn no_bytes_make_entries_outside_of_their_parcel(
+        heads in proptest::collection::vec((0u32..6, 0u32..20, any::<u64>(), prop_oneof![0u64..20, any::<u64>()]), 0..6),
+        bytes in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let head = |(kind, slot, offset, length): (u32, u32, u64, u64)| {
+            let (words, numbers) = ([kind, slot].map(u32::to_le_bytes), [offset, length].map(u64::to_le_bytes));
+            [words.concat(), numbers.concat(), bytes.clone()].concat()
+        };
+        let bytes: Vec<u8> = heads.into_iter().flat_map(head).collect();
+        let mut end = 0;
+        for entry in parcel::entries(&bytes) {
+            let Ok(entry) = entry else { return Ok(()) };
+            prop_assert!(end < entry.data.start && entry.data.start <= entry.data.end && entry.data.end <= bytes.len());
+            end = entry.data.end;
+        }
+        prop_assert_eq!(end, bytes.len());
+    }
 }
 
 /// A program on machines, each with a folder for checkpoints: what its processes end with.

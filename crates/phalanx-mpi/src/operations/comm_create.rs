@@ -9,7 +9,7 @@ mod tests;
 use crate::error::{Class, Result, fail};
 use crate::objects::comm::{COMM_WORLD, Comm, Remote, UNDEFINED, Use, new_context};
 use crate::objects::group::Group;
-use crate::operations::collective::{Call, everyone, packed, tell_all, unpacked};
+use crate::operations::collective::{Call, everyone, packed, tell_all, unpacked, zeroed};
 use crate::process::engine::{MARKED, Mode, Outgoing, Target, is_marked};
 use crate::process::tasks;
 use crate::process::world::World;
@@ -263,7 +263,7 @@ async fn swap_over<T: Serialize + DeserializeOwned>(
     };
     let (own, mut length) = (packed(own), [0; 8]);
     exchange(&(own.len() as u64).to_le_bytes(), &mut length).await?;
-    let mut theirs = vec![0; u64::from_le_bytes(length) as usize];
+    let mut theirs = zeroed(u64::from_le_bytes(length))?;
     exchange(&own, &mut theirs).await?;
     unpacked(&theirs)
 }

@@ -36,4 +36,4 @@ pub use run::{Operation, begin, persistent, run};
 pub use scan::Scan;
 pub use short::{meet_now, short_allgather, short_allreduce, short_alltoall, short_barrier, short_bcast, short_reduce};
 pub use span::{Blocks, Scratch, Span};
-pub use words::{everybody_says, everyone, packed, tell_all, unpacked};
+pub use words::{everybody_says, everyone, packed, tell_all, unpacked, zeroed};

@@ -1,5 +1,6 @@
 //! Windows of several processes in one thread.
 
+mod hostile;
 mod long;
 
 use super::quick::{self, Spot};

@@ -3,6 +3,7 @@
 mod combining;
 mod moving;
 mod programs;
+mod words;
 
 use super::{Blocks, Call, Span};
 use crate::objects::comm::{Comm, Remote};
