@@ -1,4 +1,5 @@
-//! Files that users write, and that phalanx has written: rules, access rules, checkpoints of BSP, ranges of partial files.
+//! Files that users write, and that phalanx has written: rules, access rules, known members, checkpoints of BSP, ranges of
+//! partial files.
 //!
 //! The other libraries of these crates take minutes to compile, so their parsers are compiled alone.
 
@@ -15,6 +16,11 @@ mod access;
 #[allow(dead_code, reason = "what is not used here is used in phalanx-mpi")]
 #[path = "../../crates/phalanx-mpi/src/error.rs"]
 mod error;
+#[path = "../../crates/phalanx-node/src/known_members"]
+mod known_members {
+    pub mod lines;
+    pub mod member;
+}
 #[path = "../../crates/phalanx-node/src/rules.rs"]
 mod rules;
 #[path = "../../crates/phalanx-mpi/src/bsp/snapshot.rs"]
@@ -27,6 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(snapshot.encode(), bytes);
     }
     ranges(bytes);
+    known_members(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let _ = rules::parse(text);
     let _ = rules::parse_network(text);
@@ -36,6 +43,14 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(rights.are_any() || !all.iter().any(|verb| rights.allow(*verb, None)));
     }
 });
+
+/// A line that is understood says the same again. A damaged line is one of the file's.
+fn known_members(bytes: &[u8]) {
+    match known_members::lines::parse(bytes) {
+        Ok(members) => members.iter().for_each(|(_, it)| assert_eq!(it.to_string().parse().as_ref(), Ok(it))),
+        Err(damage) => assert!((1..=bytes.split(|byte| *byte == b'\n').count()).contains(&damage.line)),
+    }
+}
 
 /// The ranges of a state file are refused, or are those of the file.
 fn ranges(bytes: &[u8]) {

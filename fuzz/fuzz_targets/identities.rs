@@ -1,11 +1,13 @@
-//! Files of identities, authorities, requests and revoked certificates, certificates that peers show, and news that they tell.
+//! Files of identities, authorities, requests and revoked certificates. Certificates, delegations and news of peers.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use phalanx_core::wire::{News, decode};
 use phalanx_fuzz::cut;
-use phalanx_net::identity::{Authority, Member, RevokedList, Role, first_certificate, role_and_name};
+use phalanx_net::identity::{
+    Authority, KeyedCertificate, Member, RevokedList, Role, Scope, first_certificate, role_and_name,
+};
 use phalanx_net::news::Exchange;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -18,9 +20,22 @@ static MEMBER: LazyLock<Member> = LazyLock::new(|| {
     member.renewing(None, Vec::new()).expect("has a role and a name")
 });
 
+/// The certificates of a process, of the user for whom it acts, and of the executor that started it; and the user's delegation.
+static DELEGATED: LazyLock<([Vec<u8>; 3], String)> = LazyLock::new(|| {
+    let text = AUTHORITY.issue(Role::Executor, "ws7").expect("a member");
+    let executor = first_certificate(&text).expect("was just issued");
+    let process = KeyedCertificate::ephemeral().expect("a new key").certificate.clone();
+    let user = MEMBER.own().certificate.to_vec();
+    let lasts = Duration::from_secs(3600);
+    let delegation =
+        MEMBER.delegate([&process, &executor], &Scope::default(), [7; 16], lasts).expect("a user delegates");
+    ([process.to_vec(), user, executor.to_vec()], delegation)
+});
+
 fuzz_target!(|bytes: &[u8]| {
     let certificate = bytes.to_vec().into();
     let _ = role_and_name(&certificate);
+    act(bytes);
     let brought = MEMBER.renewals().expect("takes them").take(bytes);
     assert!(brought.own.is_none(), "nothing was renewed");
     tell(bytes);
@@ -42,6 +57,21 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = RevokedList::parse(text, &authority);
     }
 });
+
+/// A process shows these bytes as its delegation, or as the end of one. The user has signed only one, which holds.
+fn act(bytes: &[u8]) {
+    let (certificates, delegation) = &*DELEGATED;
+    let acts = |delegation: Vec<u8>| {
+        let shown: Vec<_> = certificates.iter().cloned().chain([delegation]).map(Into::into).collect();
+        MEMBER.acting(&shown).is_ok_and(|acting| acting.is_some())
+    };
+    assert!(acts(delegation.clone().into_bytes()));
+    let scope = delegation.find("signature ").expect("is signed");
+    for begin in [&delegation[..0], &delegation[..scope]] {
+        let changed = [begin.as_bytes(), bytes].concat();
+        assert!(changed == delegation.as_bytes() || !acts(changed));
+    }
+}
 
 /// A peer tells this, message by message. Nothing of it is signed, so that nothing is learned.
 fn tell(mut bytes: &[u8]) {

@@ -1,7 +1,6 @@
 //! A known member, and the line that names it.
 
 use phalanx_net::address::Address;
-use phalanx_net::identity::Member;
 use std::fmt;
 use std::str::FromStr;
 
@@ -10,7 +9,7 @@ const MOST_ADDRESS: usize = 4101;
 /// Longest name of a member.
 const MOST_NAME: usize = 63;
 /// Hexadecimal digits of a fingerprint: 128 bits, so that nobody can make an authority with the same one.
-const DIGITS: usize = 32;
+pub(super) const DIGITS: usize = 32;
 
 /// A member that answered at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,13 +20,6 @@ pub struct KnownMember {
     pub grid: String,
     /// `host:port` or `unix:path`.
     pub address: String,
-}
-
-impl KnownMember {
-    /// A member of the grid of `own`.
-    pub fn of_grid(own: &Member, name: &str, address: &str) -> KnownMember {
-        KnownMember { name: name.to_ascii_lowercase(), grid: fingerprint(own), address: address.to_owned() }
-    }
 }
 
 impl FromStr for KnownMember {
@@ -66,9 +58,4 @@ pub fn normal(address: &str) -> Option<String> {
         Some(path) => Some(address.to_owned()).filter(|_| !path.is_empty()),
         None => address.parse().ok().map(|address: Address| address.to_string().to_lowercase()),
     }
-}
-
-/// The fingerprint of the authority of a member's grid.
-fn fingerprint(own: &Member) -> String {
-    blake3::hash(own.authority()).to_hex()[..DIGITS].to_owned()
 }

@@ -5,12 +5,14 @@
 //! that issued it, and the address is `host:port` or `unix:path`. The file is replaced under a [lock](Locked), so that processes
 //! that write at the same time lose no line and a reader never sees half of one.
 
+mod fingerprint;
+mod lines;
 mod member;
 
 pub use member::{KnownMember, normal};
 
+use lines::Damage;
 use phalanx_net::replace::Locked;
-use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::PathBuf;
@@ -174,19 +176,8 @@ impl KnownMembers {
     }
 
     fn parse(&self, bytes: &[u8]) -> Result<Contents, KnownError> {
-        let (mut lines, mut seen) = (Vec::new(), HashSet::new());
-        for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
-            let damaged = |what| KnownError::Damaged { file: self.file.clone(), line: number, what };
-            let line = std::str::from_utf8(line).map_err(|_| damaged("this is not UTF-8"))?.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let member = line.parse::<KnownMember>().map_err(damaged)?;
-            if !seen.insert((member.grid.clone(), member.address.clone())) {
-                return Err(damaged("the address is on an earlier line already"));
-            }
-            lines.push((number, member));
-        }
+        let damaged = |Damage { line, what }| KnownError::Damaged { file: self.file.clone(), line, what };
+        let lines = lines::parse(bytes).map_err(damaged)?;
         let text = String::from_utf8_lossy(bytes).into_owned(); // each line is UTF-8
         Ok(Contents { text, lines })
     }
