@@ -123,7 +123,7 @@ fuzz: $(VENV)/bin/cargo-fuzz ## hostile bytes against the parsers of what peers 
 	    cargo fuzz run --sanitizer none $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
 sanitize: ## the tests of links, blocks, channels and windows under AddressSanitizer; needs rustup's Rust, takes minutes
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_OPT_LEVEL=1 \
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_OPT_LEVEL=1 \
 	    cargo test --locked --target $$(rustc -vV | sed -n 's/^host: //p') -p phalanx-net -p phalanx-mpi --lib
 
 models: ## explore the models of the handshake and of exactly-once delivery, and say how much was visited
