@@ -85,9 +85,11 @@ class Direction:
         number, self.number = self.number, self.number + 1
         return (int.from_bytes(iv, "big") ^ number).to_bytes(12, "big")
 
-    def _go_on(self) -> None:
+    def go_on(self) -> Direction:
+        """This direction, with the next secrets."""
         traffic = expand_label(self.traffic, b"traffic upd", 32)
         self.__init__(traffic, expand(self.exported, b"phalanx next", 32), 0)  # type: ignore[misc]
+        return self
 
     def seal(self, level: int, payload: bytes) -> bytes:
         """A block."""
@@ -109,7 +111,7 @@ class Direction:
     def update(self) -> bytes:
         """The message after which the next secrets count."""
         record = self.record(HANDSHAKE, KEY_UPDATE)
-        self._go_on()
+        self.go_on()
         return record
 
     def open(self, head: bytes, rest: bytes) -> bytes:
@@ -118,7 +120,7 @@ class Direction:
         if level == PRIVATE:
             content = AESGCM(self.private).decrypt(self._nonce(self.private_iv), rest, head)
             if content == KEY_UPDATE + bytes([HANDSHAKE]):
-                self._go_on()
+                self.go_on()
                 return b""
             if content[-1] != APPLICATION_DATA:
                 raise Refused("a message of TLS that has no place here")

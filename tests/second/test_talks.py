@@ -110,7 +110,7 @@ def test_it_dials_a_real_server(grid: Executors, server: str, levels: Levels, ah
 
 
 def test_a_private_link_is_one_of_tls(grid: Executors, server: str) -> None:
-    """Python's library of TLS alone reads and writes it, and goes on to other keys when it likes."""
+    """Python's library of TLS alone reads and writes it."""
     with px.Space(f"{server}/tls") as real, dialled(grid, server, ALL_PRIVATE, by_tls=True) as link:
         client = Client(link, "tls")
         client.out("from a library of TLS", 1)
@@ -293,7 +293,11 @@ ATTACKS: dict[str, Attack] = {
     "a record of nothing": lambda link, frame: b"\x17\3\3\0\x10" + frame,
     "an alert": lambda link, frame: link.sends.record(21, b"\1\0") + link.sends.seal(SAFE, frame),
     "asks for other keys": lambda link, frame: (
-        link.sends.record(22, bytes([24, 0, 0, 1, 1])) + link.sends.seal(SAFE, frame)
+        link.sends.record(22, bytes([24, 0, 0, 1, 1])) + link.sends.go_on().seal(SAFE, frame)
+    ),
+    "other keys twice": lambda link, frame: link.sends.update() + link.sends.update() + link.sends.seal(SAFE, frame),
+    "other keys within a frame": lambda link, frame: (
+        link.sends.seal(SAFE, frame[:20]) + link.sends.update() + link.sends.seal(SAFE, frame[20:])
     ),
     "no level": lambda link, frame: b"\x5b\0\0\0\0" + frame,
     "two levels": lambda link, frame: link.sends.seal(SAFE, frame[:20]) + link.sends.seal(PRIVATE, frame[20:]),

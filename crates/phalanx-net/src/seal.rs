@@ -82,7 +82,6 @@ pub fn has_tag(level: Level) -> bool {
 }
 
 /// What a handshake leaves for one direction.
-#[derive(Debug)]
 pub struct Secrets {
     /// The application traffic secret of TLS.
     pub traffic: Zeroizing<[u8; SECRET]>,
@@ -90,6 +89,12 @@ pub struct Secrets {
     pub exported: Zeroizing<[u8; SECRET]>,
     /// The number of the next record.
     pub number: u64,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secrets").field("number", &self.number).finish_non_exhaustive()
+    }
 }
 
 impl From<[u8; SECRET]> for Secrets {
@@ -187,7 +192,8 @@ impl Context {
         let nonce = Nonce::assume_unique_for_key(self.nonce(&self.private_iv));
         let opened = self.private.open_in_place(nonce, Aad::from(head(Level::Private, payload)), bytes);
         let (kind, content) = opened.ok().and_then(|content| content.split_last()).ok_or_else(altered)?;
-        let is_update = *kind == HANDSHAKE && *content == KEY_UPDATE;
+        // Never the first under its keys: a peer cannot make this end derive keys without end.
+        let is_update = *kind == HANDSHAKE && *content == KEY_UPDATE && self.secrets.number > 0;
         self.pass();
         match *kind {
             APPLICATION_DATA => Ok(Opened::Payload),
@@ -343,6 +349,16 @@ mod tests {
             let mut record = sealed(&mut sender, kind, content);
             assert!(receiver.open_record(&mut record[HEAD..]).is_err(), "{kind}");
         }
+        let (mut sender, mut receiver) = both();
+        receiver.pass();
+        sender.pass();
+        let mut twice = [(); 2].map(|()| {
+            let record = sealed(&mut sender, HANDSHAKE, &KEY_UPDATE);
+            sender.update();
+            record
+        });
+        assert_eq!(receiver.open_record(&mut twice[0][HEAD..]).expect("it is one"), Opened::Message);
+        assert!(receiver.open_record(&mut twice[1][HEAD..]).is_err(), "nothing came under the keys");
         let (mut sender, mut receiver) = both();
         let mut padded = sealed(&mut sender, 0, &[1, APPLICATION_DATA]);
         assert!(receiver.open_record(&mut padded[HEAD..]).is_err(), "nothing here pads");

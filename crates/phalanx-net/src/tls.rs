@@ -8,7 +8,7 @@
 
 use crate::connection::Connection;
 use crate::identity::{Courier, News, Revocations, Teller, Until, Watch, is_delegated};
-use crate::seal::{Context, SECRET, Secrets};
+use crate::seal::{Context, HEAD, SECRET, Secrets};
 use phalanx_core::level::{Level, LevelSet, Levels, Mark};
 use phalanx_core::wire::{NewsDigest, PREFIX, decode, encode};
 use ring::digest::{SHA256, digest};
@@ -18,12 +18,8 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Content type, version and length before a record.
-pub const RECORD_HEAD: usize = 5;
-/// The only content type of records that are never protected, nor counted.
-const CHANGE_CIPHER_SPEC: u8 = 20;
 /// Longest record on the wire, in bytes (RFC 8446, section 5.2).
-const RECORD: usize = RECORD_HEAD + 16 * 1024 + 256;
+const LONGEST_RECORD: usize = HEAD + 16 * 1024 + 256;
 /// Limit in bytes on what a peer may send before the handshake is complete. rustls itself limits one message to 64 KiB.
 const HANDSHAKE_LIMIT: usize = 256 * 1024;
 const EXPORTED: &[u8] = b"EXPORTER-phalanx-link";
@@ -31,6 +27,8 @@ const EXPORTED: &[u8] = b"EXPORTER-phalanx-link";
 const WORD: usize = 3;
 /// Length in bytes of an offer: the levels, and the digest of the server's news.
 const OFFER: usize = WORD + NewsDigest::LENGTH;
+/// Records that a client sends behind the handshake, and before its first block: its choice is in one.
+const CHOICES: u64 = 1;
 /// Bytes of a choice: the levels, and the digest of what the client sent in the clear.
 const CHOICE: usize = WORD + 32;
 
@@ -242,8 +240,7 @@ pub fn choose_ahead(
 ) -> io::Result<Shaken> {
     connection.writer().write_all(&choice_of(levels, said))?; // TLS keeps it until the server is authenticated
     drive(&mut connection, socket)?;
-    let choices = 1; // behind the handshake's records, which have other keys
-    let mut shaken = Shaken::of(&mut connection, levels, said, choices, 0)?;
+    let mut shaken = Shaken::of(&mut connection, levels, said, CHOICES, 0)?;
     shaken.awaited = Some(AwaitedOffer { connection, levels, bytes: [0; OFFER], heard: 0, records: 0, courier: None });
     Ok(shaken)
 }
@@ -262,6 +259,9 @@ pub fn choose<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     check_offered(levels, offer.levels)?;
     connection.writer().write_all(&choice_of(levels, said))?;
     let sent = send(&mut connection, socket)?;
+    if sent != CHOICES {
+        return Err(invalid("the peer made this end say more than its choice"));
+    }
     Ok(Shaken { news: Some(offer.news), ..Shaken::of(&mut connection, levels, said, sent, heard)? })
 }
 
@@ -343,11 +343,11 @@ fn send(connection: &mut Connection, socket: &mut impl Write) -> io::Result<u64>
     Ok(count(&records))
 }
 
-/// The number of records among these that TLS counts.
+/// The number of these records. Behind the handshake TLS counts each, whatever type it shows.
 fn count(mut records: &[u8]) -> u64 {
     let mut count = 0;
-    while let Some((head, rest)) = records.split_first_chunk::<RECORD_HEAD>() {
-        count += u64::from(head[0] != CHANGE_CIPHER_SPEC);
+    while let Some((head, rest)) = records.split_first_chunk::<HEAD>() {
+        count += 1;
         records = rest.get(usize::from(u16::from_be_bytes([head[3], head[4]]))..).unwrap_or_default();
     }
     count
@@ -355,7 +355,7 @@ fn count(mut records: &[u8]) -> u64 {
 
 /// Reads exactly one record, because what follows the handshake is not for TLS.
 fn receive(socket: &mut impl Read) -> io::Result<Vec<u8>> {
-    let mut record = vec![0; RECORD_HEAD];
+    let mut record = vec![0; HEAD];
     let hung_up = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "peer hung up in the handshake"),
         _ => error,
@@ -363,14 +363,14 @@ fn receive(socket: &mut impl Read) -> io::Result<Vec<u8>> {
     socket.read_exact(&mut record).map_err(hung_up)?;
     let length = record_length(record[..].try_into().expect("has this length"))?;
     record.resize(length, 0);
-    socket.read_exact(&mut record[RECORD_HEAD..]).map_err(hung_up)?;
+    socket.read_exact(&mut record[HEAD..]).map_err(hung_up)?;
     Ok(record)
 }
 
 /// The length of a whole record.
-fn record_length(head: [u8; RECORD_HEAD]) -> io::Result<usize> {
-    let length = RECORD_HEAD + usize::from(u16::from_be_bytes([head[3], head[4]]));
-    if length > RECORD { Err(invalid("a record is too long")) } else { Ok(length) }
+fn record_length(head: [u8; HEAD]) -> io::Result<usize> {
+    let length = HEAD + usize::from(u16::from_be_bytes([head[3], head[4]]));
+    if length > LONGEST_RECORD { Err(invalid("a record is too long")) } else { Ok(length) }
 }
 
 /// Passes a record to TLS.
@@ -384,7 +384,8 @@ fn take(connection: &mut Connection, mut record: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The server's offer, which a client that has chosen ahead reads before anything else.
+/// The server's offer, which a client that has chosen ahead reads before anything else. What TLS would say to it is never
+/// sent, because the link's own blocks use the same keys already.
 #[derive(Debug)]
 pub struct AwaitedOffer {
     connection: Connection,

@@ -9,7 +9,7 @@ use crate::explore_all;
 use phalanx_core::level::{Level, Levels};
 use phalanx_models::Model;
 use phalanx_net::blocks::{Cut, Opener, Sealer, carried};
-use phalanx_net::seal::{Context, HEAD, SECRET, head};
+use phalanx_net::seal::{Context, HEAD, RECORD_TAIL, SECRET, TAG, head};
 use std::fmt::{self, Write};
 use std::io;
 
@@ -119,7 +119,8 @@ fn altered(block: &[u8], way: Way) -> Vec<u8> {
             bytes[at] ^= 1;
         }
         Way::Says(level) => {
-            let payload = bytes.len() - HEAD;
+            let tail = [0, 0, TAG, RECORD_TAIL][level as usize];
+            let payload = bytes.len().saturating_sub(HEAD + tail);
             bytes[..HEAD].copy_from_slice(&head(level, payload));
         }
     }

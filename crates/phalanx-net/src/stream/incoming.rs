@@ -98,8 +98,11 @@ impl Incoming {
             let opened = self.opener.open_at(block, bytes)?;
             private.blocks.start += block.length();
             let mut opened = begin + opened.start..begin + opened.end;
+            if opened.is_empty() && block.payload() == 0 {
+                return Err(altered()); // or blocks of nothing could keep this thread
+            }
             if opened.is_empty() {
-                continue; // a message of TLS, or a block of nothing
+                continue; // a message of TLS
             }
             let length = match private.length {
                 Some(length) => length,

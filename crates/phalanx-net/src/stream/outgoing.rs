@@ -62,11 +62,11 @@ impl Outgoing {
     fn seal_privately(&mut self, length: usize) -> io::Result<()> {
         self.frame[GAP - LENGTH..GAP].copy_from_slice(&(length as u32).to_le_bytes());
         let (mut from, payload_end, mut end) = (GAP - LENGTH, GAP + length, 0);
-        let update = self.frame.first_chunk_mut::<UPDATE>().expect("a frame is longer");
-        if self.sealer.update_due(update) {
-            end = UPDATE;
-        }
         while from < payload_end {
+            let update = self.frame[end..].first_chunk_mut::<UPDATE>().expect("it goes where the gap still is");
+            if self.sealer.update_due(update) {
+                end += UPDATE;
+            }
             let count = (payload_end - from).min(RECORD);
             move_ahead(&mut self.frame, from..from + count, end + HEAD);
             let block = &mut self.frame[end..][..HEAD + count + RECORD_TAIL];

@@ -125,6 +125,27 @@ fn private_frames_of_all_lengths_arrive_in_order_whatever_cuts_the_bytes() {
 }
 
 #[test]
+fn a_private_stream_goes_on_to_other_keys_within_a_frame() {
+    for before in 0..20 {
+        let [(near, mut seals), (_, mut opens)] = shaken();
+        let (mut far, arrives) = Socket::pair().expect("sockets");
+        seals.seal.begin_at((1 << 22) - before);
+        opens.open.begin_at((1 << 22) - before);
+        let mut outgoing = Outgoing::new(near, Some(seals), PRIVATE).expect("it is private");
+        let mut incoming = Incoming::new(arrives, Some(opens), PRIVATE).expect("it is private");
+        for number in 0..2 {
+            outgoing.payload().fill(number);
+            outgoing.seal(PAYLOAD).expect("it fits");
+            let is_longer = outgoing.unsent().len() > SEALED;
+            assert_eq!(is_longer, number == u8::from(before > 16), "{before}");
+            let sent = outgoing.unsent().to_vec();
+            let frames = frames(&mut incoming, &mut far, &sent, 100_000).expect("nothing was changed");
+            assert!(frames == [vec![number; PAYLOAD]], "{before}");
+        }
+    }
+}
+
+#[test]
 fn private_frames_may_come_in_the_shortest_blocks_but_not_beyond_their_length() {
     let parts = |length: usize, parts: &[usize]| {
         let [(_, seals), (_, opens)] = shaken();
@@ -141,7 +162,9 @@ fn private_frames_may_come_in_the_shortest_blocks_but_not_beyond_their_length() 
     assert!(parts(PAYLOAD, &vec![1; PAYLOAD]).expect("it is as long as it says") == [vec![7; PAYLOAD]]);
     assert!(parts(PAYLOAD, &[RECORD; PAYLOAD / RECORD]).expect("it is as long as it says") == [vec![7; PAYLOAD]]);
     let too_long = [vec![1; PAYLOAD - 1], vec![RECORD]].concat();
-    for (length, sent) in [(10, &[4, 7][..]), (PAYLOAD + 1, &[1]), (usize::MAX, &[1]), (PAYLOAD, &too_long)] {
+    for (length, sent) in
+        [(10, &[0, 10][..]), (10, &[4, 7]), (PAYLOAD + 1, &[1]), (usize::MAX, &[1]), (PAYLOAD, &too_long)]
+    {
         assert_eq!(parts(length, sent).expect_err("it is refused").kind(), io::ErrorKind::InvalidData, "{length}");
     }
 }

@@ -286,7 +286,9 @@ impl Link {
                 Ok(true)
             }
             // A private block that begins long data is followed by others.
-            (Some(block), None) if awaited.is_some_and(|place| place.length > block.payload()) => self.read_more(BLOCK),
+            (Some(block), None) if !block.stays() && awaited.is_some_and(|place| place.length > block.payload()) => {
+                self.read_more(BLOCK)
+            }
             _ => self.read_more(block.map_or(HEAD, Block::length)),
         }
     }
