@@ -1,6 +1,7 @@
 //! Frames of another rank, in any pieces, while the program receives, sends, awaits data, takes requests back and revokes.
 
 #![no_main]
+#![expect(clippy::disallowed_types, reason = "it plays the other end of a rank's connection")]
 
 use libfuzzer_sys::fuzz_target;
 use phalanx_core::level::{Level, Levels};
