@@ -282,7 +282,8 @@ class Hostile:
         self._exactly(23)
         header, _ = self.receive()
         assert header[0] == 0, "it opens the space"
-        self.send(bytes([OPENED, header[1], 0, 0, 0, 0xFF, 0xFF, 0x7F, 0, 7]))
+        version = px.__version__.encode()
+        self.send(bytes([OPENED, header[1], len(version)]) + version + bytes([0, 0, 0, 0xFF, 0xFF, 0x7F, 0, 7]))
 
     def _exactly(self, count: int) -> bytes:
         assert self.connection is not None
