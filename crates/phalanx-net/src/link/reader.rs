@@ -157,17 +157,25 @@ impl Reader {
         if is_ready { self.read_all(on_frame) } else { Ok(()) }
     }
 
-    /// Waits up to `pause` in the read itself, and reads what is there. For links that were made with [`Link::direct`].
+    /// Waits up to `pause` in the read itself, and reads what is there, for about as long at most: a peer that never lets the
+    /// socket run empty does not keep the calling thread. For links that were made with [`Link::direct`].
     #[cfg(unix)]
     pub fn receive(&mut self, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         if self.placed.is_some() || self.reads_body() {
-            return self.poll(pause, on_frame);
+            let is_ready = self.link.socket().wait_readable(pause)?;
+            return if is_ready { self.read_for(pause, on_frame) } else { Ok(()) };
         }
         if self.patience != Some(pause) {
             self.link.socket().set_read_patience(pause)?;
             self.patience = Some(pause);
         }
-        if self.read_buffer(true, on_frame)? { self.read_all(on_frame) } else { Ok(()) }
+        if self.read_buffer(true, on_frame)? { self.read_for(pause, on_frame) } else { Ok(()) }
+    }
+
+    /// Reads until the socket is empty, or for this long.
+    pub fn read_for(&mut self, time: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
+        let until = Instant::now().checked_add(time);
+        self.read_while(|| until.is_none_or(|until| Instant::now() < until), on_frame)
     }
 
     /// Reads until the socket is empty.

@@ -548,7 +548,12 @@ impl Client {
     }
 
     /// Reads once, after writing whatever must be sent before an answer can come.
-    fn read(&self, mut reader: Reader, pause: Duration) {
+    fn read(&self, reader: Reader, pause: Duration) {
+        self.read_quietly(reader, pause).into_iter().for_each(Call::make);
+    }
+
+    /// The same, without making the callbacks, which it returns.
+    fn read_quietly(&self, mut reader: Reader, pause: Duration) -> Vec<Call> {
         let mut calls = Vec::new();
         let outcome = self.receive(&mut reader, pause, &mut |frame| match self.on_frame(frame) {
             Call::Nothing => {}
@@ -562,18 +567,19 @@ impl Client {
         }
         drop(state);
         if let Err(error) = outcome {
-            self.end(&match error {
+            calls.extend(self.end_quietly(&match error {
                 LinkError::Ended | LinkError::Closed => self
                     .link
                     .why_ended()
                     .unwrap_or_else(|| "the server is gone, or does not serve this user any more".into()),
                 error => error.to_string(),
-            });
+            }));
         }
-        calls.into_iter().for_each(Call::make);
+        calls
     }
 
-    /// Reads what has arrived while no thread waits for anything.
+    /// Reads what has arrived while no thread waits for anything. The thread that calls this also ends the links of revoked
+    /// members, so the server must not keep it: this reads for a turn only, and makes callbacks in another thread.
     fn read_if_idle(&self) {
         if !self.link.has_unread() {
             return;
@@ -584,8 +590,15 @@ impl Client {
         }
         let Some(reader) = state.reader.take() else { return };
         drop(state);
-        self.read(reader, PAUSE);
+        let calls = self.read_quietly(reader, TURN);
         lock(&self.state).hand_over(); // a thread may have begun to wait meanwhile
+        if !calls.is_empty() {
+            let calls = Arc::new(Mutex::new(calls));
+            let make = move || std::mem::take(&mut *lock(&calls)).into_iter().for_each(Call::make);
+            if thread::Builder::new().name("phalanx-space".into()).spawn(make.clone()).is_err() {
+                make();
+            }
+        }
     }
 
     /// Writes what is still to be written, and waits for frames.
@@ -594,7 +607,7 @@ impl Client {
         while self.link.is_blocked() {
             let left = end.saturating_duration_since(Instant::now());
             if self.link.finish_or_hear(left)? {
-                return reader.read_all(on_frame);
+                return reader.read_for(pause, on_frame);
             }
             if left.is_zero() {
                 return Ok(());
@@ -630,19 +643,24 @@ impl Client {
 
     /// Ends the connection and everything that waits on it, with an error.
     pub(super) fn end(&self, why: &str) {
+        self.end_quietly(why).into_iter().for_each(Call::make);
+    }
+
+    /// The same, without making the callbacks, which it returns.
+    fn end_quietly(&self, why: &str) -> Vec<Call> {
         self.link.close();
         let mut state = lock(&self.state);
         if state.ended.is_some() {
-            return;
+            return Vec::new();
         }
         state.ended = Some(why.to_owned());
         let open: Vec<_> = state.requests.keys().copied().collect();
-        let calls: Vec<_> = open.into_iter().map(|it| state.answer(it, Err(self.ended(why)))).collect();
-        let nudges: Vec<_> = state.watches.values_mut().filter_map(|watch| watch.fail(self.ended(why))).collect();
+        let mut calls: Vec<_> = open.into_iter().map(|it| state.answer(it, Err(self.ended(why)))).collect();
+        calls.extend(state.watches.values_mut().filter_map(|watch| watch.fail(self.ended(why))).map(Call::Nudge));
         drop(state);
         self.come_back();
-        nudges.into_iter().for_each(|nudge| nudge());
-        calls.into_iter().for_each(Call::make);
+        calls.retain(|call| !matches!(call, Call::Nothing));
+        calls
     }
 
     fn come_back(&self) {
