@@ -146,3 +146,10 @@ def test_a_number_outside_its_bounds_is_answered_in_words(words: str, told: str)
     done = CliRunner().invoke(commands, words.split())
     assert done.exit_code == 2
     assert told in done.output
+
+
+@pytest.mark.parametrize("rate", ["9" * 310, "99999999999T", "1000001T", "9" * 400 + "KB"])
+def test_a_rate_that_is_too_large_is_a_usage_error(rate: str) -> None:
+    outcome = CliRunner().invoke(commands, ["cp", "--bwlimit", rate, "a", "lab:b"])
+    assert outcome.exit_code == 2
+    assert "is too large: write 1000000T or less" in outcome.output

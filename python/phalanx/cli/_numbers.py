@@ -58,6 +58,8 @@ class Seconds(FloatType):
         return seconds
 
 
+#: The highest rate, in bytes a second: a millionfold of what a machine sends, and far from the end of 64 bits.
+MOST_RATE = 1_000_000 * 1024**4
 #: A rate of rsync: K, M, G, T and KiB count in powers of 1024, KB in powers of 1000.
 _BWLIMIT = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[kmgt]?)(?P<base>b|ib)?", re.IGNORECASE)
 
@@ -72,4 +74,8 @@ def read_bwlimit(context: click.Context, option: click.Parameter, word: str | No
     base = 1000 if (match["base"] or "").lower() == "b" else 1024
     power = "kmgt".index(match["unit"].lower()) + 1 if match["unit"] else 1
     number = float(match["number"])
+    if number * base**power > MOST_RATE:  # also where the number is infinite, because it has hundreds of digits
+        raise click.BadParameter(
+            f"{match['number'][:20]}{match['unit']} is too large: write 1000000T or less", context, option
+        )
     return max(1, int(number * base**power)) if number else None
