@@ -422,7 +422,12 @@ impl Client {
 
     /// When the delegation ends by which this process acts for a user, in seconds since 1970.
     pub(crate) fn acts_until(&self) -> Option<u64> {
-        self.acts.as_ref().map(|acts| acts.acting.delegation.until)
+        self.acting().map(|acting| acting.delegation.until)
+    }
+
+    /// What the process has shown, if it acts for a user.
+    pub(crate) fn acting(&self) -> Option<&Acting> {
+        self.acts.as_ref().map(|acts| &acts.acting)
     }
 
     /// The same client with the newest delegation, and when that ends.
