@@ -233,7 +233,7 @@ impl Peer {
     /// The name of the user that a process acts for, if the user has delegated what the process asks for; what it may use; and for
     /// how long.
     fn user_of(&self, acting: &Acting, member: &Member) -> io::Result<(String, Option<BTreeSet<String>>, Until)> {
-        let until = |service| self.door.lasting.note(acting, service);
+        let until = |service| self.door.lasting.note(acting, service, &member.name);
         let Acting { user, executor, delegation } = acting;
         let allows = |service| delegation.scope.allows(service, &member.name);
         match self.service {

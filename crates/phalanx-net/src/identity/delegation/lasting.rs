@@ -4,7 +4,7 @@
 use super::{Acting, Service};
 use crate::sync::lock;
 use rustls::pki_types::UnixTime;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -23,21 +23,41 @@ impl Until {
 /// The process by its certificate, the user's name, and the service.
 type Holding = (String, String, Service);
 
-/// The delegations that processes have shown to a server.
+/// The things of the service that a delegation names at the server. `None`: everything.
+type Things = Option<BTreeSet<String>>;
+
+/// The delegations that processes have shown to a server. Links that were opened for the same things share their end.
 #[derive(Debug, Default)]
-pub struct Lasting(Mutex<BTreeMap<Holding, Weak<AtomicU64>>>);
+pub struct Lasting(Mutex<BTreeMap<Holding, BTreeMap<Things, Weak<AtomicU64>>>>);
 
 impl Lasting {
-    /// Notes what a process has shown for a service. Returns the end of all its links for the service that are open.
-    pub fn note(&self, acting: &Acting, service: Service) -> Until {
+    /// Notes what a process has shown for a service to the server with this name. It prolongs the open links that were opened
+    /// for the same things or for fewer: a delegation of less takes nothing back, and gives no time to what it does not allow.
+    /// Returns the end of the links that are opened with this delegation.
+    pub fn note(&self, acting: &Acting, service: Service, server: &str) -> Until {
         let mut known = lock(&self.0);
-        known.retain(|_, until| until.strong_count() > 0);
+        known.retain(|_, ends| {
+            ends.retain(|_, until| until.strong_count() > 0);
+            !ends.is_empty()
+        });
         let holding = (acting.delegation.holder.clone(), acting.user.clone(), service);
-        let before = known.get(&holding).and_then(Weak::upgrade);
-        let until = before.unwrap_or_default();
-        until.fetch_max(acting.delegation.until, Ordering::AcqRel);
-        known.insert(holding, Arc::downgrade(&until));
+        let (ends, things) = (known.entry(holding).or_default(), acting.delegation.scope.at(service, server));
+        let until = ends.get(&things).and_then(Weak::upgrade).unwrap_or_default();
+        ends.insert(things.clone(), Arc::downgrade(&until));
+        let prolonged = ends.iter().filter(|(those, _)| allows(&things, those)).filter_map(|(_, end)| end.upgrade());
+        for end in prolonged {
+            end.fetch_max(acting.delegation.until, Ordering::AcqRel);
+        }
         Until(until)
+    }
+}
+
+/// Whether whoever may use `things` may use `those`.
+fn allows(things: &Things, those: &Things) -> bool {
+    match (things, those) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(things), Some(those)) => those.is_subset(things),
     }
 }
 

@@ -257,15 +257,42 @@ fn a_later_delegation_prolongs_the_links_of_its_process_user_and_service_only() 
         Acting { user: user.to_owned(), executor: "labpc".to_owned(), delegation }
     };
     let ended = acting("ada", "process", now - 1);
-    let open = lasting.note(&ended, Service::Spaces);
+    let open = lasting.note(&ended, Service::Spaces, "board");
     let others = [acting("ada", "another process", now + 60), acting("eve", "process", now + 60)];
-    let kept: Vec<Until> = others.iter().map(|other| lasting.note(other, Service::Spaces)).collect();
-    let copies = lasting.note(&acting("ada", "process", now + 60), Service::Copies);
+    let kept: Vec<Until> = others.iter().map(|other| lasting.note(other, Service::Spaces, "board")).collect();
+    let copies = lasting.note(&acting("ada", "process", now + 60), Service::Copies, "board");
     assert!(open.is_over() && !copies.is_over() && kept.iter().all(|it| !it.is_over()));
-    lasting.note(&acting("ada", "process", now + 60), Service::Spaces);
+    lasting.note(&acting("ada", "process", now + 60), Service::Spaces, "board");
     assert!(!open.is_over());
-    lasting.note(&ended, Service::Spaces);
+    lasting.note(&ended, Service::Spaces, "board");
     assert!(!open.is_over(), "an earlier delegation, of a resumed session, takes nothing back");
     drop(open);
-    assert!(lasting.note(&ended, Service::Spaces).is_over(), "nothing is remembered without a link");
+    assert!(lasting.note(&ended, Service::Spaces, "board").is_over(), "nothing is remembered without a link");
+}
+
+#[test]
+fn a_delegation_of_less_prolongs_no_link_that_needs_more() {
+    let (lasting, now) = (Lasting::default(), UnixTime::now().as_secs());
+    let acting = |scope: Scope, until: u64| {
+        let [holder, user, executor] = ["process", "user", "executor"].map(str::to_owned);
+        let delegation = Delegation { holder, user, executor, program: PROGRAM, until, scope };
+        Acting { user: "ada".to_owned(), executor: "labpc".to_owned(), delegation }
+    };
+    let all = || {
+        let mut all = Scope::default();
+        all.add(Service::Spaces, Extent::All).expect("all");
+        all
+    };
+    let note = |scope, until| lasting.note(&acting(scope, until), Service::Spaces, "board");
+    let open =
+        [all(), scope(&["board/jobs", "board/more"]), scope(&["board/jobs"]), scope(&["board/jobs", "ws7/more"])]
+            .map(|scope| note(scope, now - 1));
+    let over = || open.each_ref().map(Until::is_over);
+    assert_eq!(over(), [true; 4]);
+    note(scope(&["board/jobs"]), now + 60);
+    assert_eq!(over(), [true, true, false, false], "names at other servers do not count");
+    note(scope(&["board/jobs", "board/more", "board/other"]), now + 60);
+    assert_eq!(over(), [true, false, false, false]);
+    note(all(), now + 60);
+    assert_eq!(over(), [false; 4]);
 }
