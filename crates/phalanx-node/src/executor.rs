@@ -222,12 +222,12 @@ impl Executor {
     /// check: [`Cage::check_users`] says whether it keeps them apart.
     pub fn start(address: &str, member: Member, options: Options, log: Log) -> io::Result<Executor> {
         #[cfg(target_os = "linux")]
-        {
-            crate::cage::hide_memory()?;
-            crate::scratch::clean();
-        }
+        crate::cage::hide_memory()?;
         member.check_own()?;
         let listener = Listener::bind(address)?;
+        // In a thread, because killed executors may have left gigabytes, and a starter does not wait that long.
+        #[cfg(target_os = "linux")]
+        let _ = thread::Builder::new().name("phalanx-clean".into()).spawn(crate::scratch::clean);
         let address = listener.address()?;
         let (mut listeners, mut path) = (vec![listener], None);
         let serve_spaces = |spaces| Spaces::new(Some(member.clone()), spaces, log.clone());
