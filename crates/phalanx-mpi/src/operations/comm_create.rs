@@ -14,6 +14,7 @@ use crate::process::engine::{MARKED, Mode, Outgoing, Target, is_marked};
 use crate::process::tasks;
 use crate::process::world::World;
 use phalanx_core::spmd::{Envelope, Pattern};
+use phalanx_core::wire::ranks::MOST_RANKS;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -94,6 +95,7 @@ pub async fn split(call: Call, color: i32, key: i32, secured: bool) -> Result<Op
     }
     let words = everyone(call.local(), &own).await?;
     let theirs = swap(&call, &words).await?;
+    check(&theirs.iter().map(|word| word.process).collect::<Vec<_>>())?;
     let (Some((group, rank, here)), Some((there, _, context))) =
         (part(&words, color, world, &comm.group), part(&theirs, color, world, &comm.group))
     else {
@@ -169,6 +171,7 @@ pub async fn join(call: Call, leader: usize, bridge: Option<(Arc<Comm>, Use, i32
     };
     let theirs: Side = tell_all(&call, leader, theirs.as_ref()).await?;
     let here = tell_all(&call, leader, Some(&own.context)).await?;
+    check(&theirs.processes)?;
     let (there, remote) = (theirs.context, comm.group.of(theirs.processes));
     if remote.processes.iter().any(|process| comm.group.rank_of(*process).is_some()) {
         return fail(Class::Comm, "the two groups have a process in common");
@@ -205,9 +208,18 @@ pub(crate) fn with_side(world: &World, group: Arc<Group>, context: u64, others: 
     let Some(rank) = group.rank_of(world.rank as u32) else {
         return fail(Class::Intern, "this process is not in its own group");
     };
+    check(others)?;
     let local = Comm::new(own_context(context), group.clone(), rank, None);
     let remote = Remote { group: Arc::new(Group::new(others)), local };
     Ok(Comm::new(context, group, rank, Some(remote)))
+}
+
+/// Checks the numbers of processes that the other side has sent: tables of processes are as long as the highest.
+fn check(others: &[u32]) -> Result<()> {
+    match others.iter().any(|process| *process >= MOST_RANKS) {
+        true => fail(Class::NotSame, "the other side names processes that cannot be"),
+        false => Ok(()),
+    }
 }
 
 /// Derived from a context that an intercommunicator has, for its side's own messages.

@@ -1,6 +1,6 @@
 //! What is made of a communicator is as protected as that.
 
-use super::{duplicate, join, merge, of_group, split};
+use super::{Side, duplicate, join, merge, of_group, split, swap_over};
 use crate::error::Class;
 use crate::objects::comm::{Comm, Use, asks_for_protection};
 use crate::objects::info::Info;
@@ -9,6 +9,7 @@ use crate::operations::collective::tests::Ranks;
 use crate::operations::file;
 use crate::operations::window;
 use crate::process::engine::is_marked;
+use phalanx_core::wire::ranks::MOST_RANKS;
 
 fn asks(value: &str) -> Info {
     Info::of([("phalanx_secure".to_string(), value.to_string())])
@@ -105,5 +106,24 @@ fn what_one_asks_for_all_are_held_to() {
             made.map(|it| (is_marked(it.context), it.is_secured()))
         });
         assert_eq!(made, [[(true, true); 4]; 4], "{asker}");
+    }
+}
+
+/// The leader of the other side names processes that cannot be, one too many or far too many.
+#[test]
+fn a_leader_that_names_processes_that_cannot_be_is_refused() {
+    for named in [MOST_RANKS, u32::MAX] {
+        let classes = Ranks::new(2).all(async |call| {
+            let (comm, world) = (call.comm.clone().share(), call.world);
+            let alone = split(Call::new(world, comm.clone()), comm.rank as i32, 0, false).await;
+            let alone = alone.expect("a part").expect("for all");
+            if comm.rank == 1 {
+                let lie = Side { context: 4096, processes: vec![1, named] };
+                swap_over(world, &comm, Use::Point, 0, 1, &lie).await.expect("an exchange");
+                return None;
+            }
+            join(Call::new(world, alone), 0, Some((comm, Use::Point, 1, 1))).await.err().map(|error| error.class)
+        });
+        assert_eq!(classes, [Some(Class::NotSame), None], "{named}");
     }
 }
