@@ -21,6 +21,7 @@ use phalanx_core::wire::{decode, encode};
 use phalanx_net::frames::Frame;
 use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_net::sync::lock;
+use serde::Deserialize;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -567,13 +568,15 @@ impl Client {
         }
         drop(state);
         if let Err(error) = outcome {
-            calls.extend(self.end_quietly(&match error {
-                LinkError::Ended | LinkError::Closed => self
-                    .link
-                    .why_ended()
-                    .unwrap_or_else(|| "the server is gone, or does not serve this user any more".into()),
-                error => error.to_string(),
-            }));
+            calls.extend(
+                self.end_quietly(&match error {
+                    LinkError::Ended | LinkError::Closed => self
+                        .link
+                        .why_ended()
+                        .unwrap_or_else(|| "the server is gone, or does not serve this user any more".into()),
+                    error => error.to_string(),
+                }),
+            );
         }
         calls
     }
@@ -634,9 +637,13 @@ impl Client {
             Ok(FromSpace::Failed { request, error }) => state.answer(request, Err(error.into())),
             Ok(message) => state.answer(number_of(&message), Ok(Answer { message, body: frame.body })),
             Err(_) => {
+                let other = other_version(&frame.header);
+                let why =
+                    other.and_then(|(request, theirs)| Some((request, check_version(&self.address, &theirs).err()?)));
+                let call = why.map(|(request, why)| state.answer(request, Err(ClientError::Unreachable(why))));
                 drop(state);
                 self.link.close();
-                Call::Nothing
+                call.unwrap_or(Call::Nothing)
             }
         }
     }
@@ -706,6 +713,16 @@ impl Client {
             }
         }
     }
+}
+
+/// The request and the version in an `Opened` whose other fields are those of another version.
+fn other_version(header: &[u8]) -> Option<(RequestId, String)> {
+    #[derive(Deserialize)]
+    enum First {
+        Opened { request: RequestId, phalanx: String },
+    }
+    let (First::Opened { request, phalanx }, _) = postcard::take_from_bytes(header).ok()?;
+    Some((request, phalanx))
 }
 
 impl Drop for Client {

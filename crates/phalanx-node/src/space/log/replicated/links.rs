@@ -6,11 +6,12 @@
 use super::network::{Later, Network};
 use super::{Replicated, runtime};
 use crate::control::{self, Pulse, tell};
+use crate::dial::check_version;
 use crate::door::{Peer, refused};
 use bytes::Bytes;
 use phalanx_core::level::Mark;
 use phalanx_core::space::Replica;
-use phalanx_core::wire::{decode, encode};
+use phalanx_core::wire::{Neighbour, VERSION, decode, encode};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Expected, dial};
 use phalanx_net::frames::Frame;
@@ -40,12 +41,18 @@ const MOST_AT_ONCE: usize = 64;
 /// Longest name of a space and its members, in bytes.
 const MOST_NAME: usize = 8192;
 
-/// The header of a frame. The message between the members is the frame's body.
+/// The header of a frame. The message between the members is the frame's body. `Open` stays first in all versions, and begins
+/// with `phalanx`; `Runs` stays as it is.
 #[derive(Debug, Serialize, Deserialize)]
 enum Said {
-    /// The first frame: names the space that the link is for.
+    /// The first frame: the version of the asking member, and the space that the link is for.
     Open {
+        phalanx: String,
         space: String,
+    },
+    /// The answer to it from a member of another version, which it ends the link with.
+    Runs {
+        phalanx: String,
     },
     Ask {
         request: u64,
@@ -67,6 +74,8 @@ pub struct Links {
 type Way = tokio::sync::Mutex<Option<Arc<Asking>>>;
 
 struct Asking {
+    /// The address of the member that is asked.
+    to: String,
     link: Arc<Link>,
     open: Mutex<Open>,
 }
@@ -75,6 +84,8 @@ struct Asking {
 struct Open {
     next: u64,
     waiting: HashMap<u64, oneshot::Sender<Bytes>>,
+    /// Why the member is not asked any more.
+    refused: Option<String>,
 }
 
 impl Links {
@@ -90,9 +101,9 @@ impl Links {
         let member = Expected::Named(&client, &to.name);
         let introduced = dialled.introduce(Preamble::Replica, member, control::LEVELS, PATIENCE)?;
         let (link, reader) = introduced.link(MOST_BODY)?;
-        let asking = Arc::new(Asking { link: link.clone(), open: Mutex::default() });
+        let asking = Arc::new(Asking { to: to.address.clone(), link: link.clone(), open: Mutex::default() });
         let answered = asking.clone();
-        tell(&link, &Said::Open { space: space.to_owned() });
+        tell(&link, &Said::Open { phalanx: VERSION.to_owned(), space: space.to_owned() });
         let read = move || {
             let mut pulse = Pulse::new();
             reader.run(PAUSE, |frame| answered.on_frame(frame), |link| pulse.pause(link, &Said::Beat));
@@ -155,9 +166,14 @@ impl Asking {
         self.link.flush();
         // The link's reader may have ended before this question was registered in `waiting`.
         if self.link.is_closed() {
-            return Err(ErrorKind::ConnectionReset.into());
+            return Err(self.why_ended());
         }
-        take.await.map_err(|_| ErrorKind::ConnectionReset.into())
+        take.await.map_err(|_| self.why_ended())
+    }
+
+    fn why_ended(&self) -> io::Error {
+        let refused = lock(&self.open).refused.clone();
+        refused.map_or_else(|| ErrorKind::ConnectionReset.into(), io::Error::other)
     }
 
     fn on_frame(&self, frame: Frame) {
@@ -168,6 +184,10 @@ impl Asking {
                 }
             }
             Ok(Said::Beat) => {}
+            Ok(Said::Runs { phalanx }) => {
+                lock(&self.open).refused = check_version(&self.to, &phalanx).err();
+                self.link.close();
+            }
             _ => self.link.close(),
         }
     }
@@ -217,7 +237,13 @@ pub(crate) fn serve(
     let at_once = Arc::new(AtomicUsize::new(0));
     let mut pulse = Pulse::new();
     let on_frame = |frame: Frame| match (decode(&frame.header), &about) {
-        (Ok(Said::Open { space }), None) if space.len() <= MOST_NAME => match find(&space) {
+        (Err(_), None) | (Ok(Said::Open { .. }), None) if other_version(&frame.header).is_some() => {
+            why = other_version(&frame.header).and_then(|theirs| check_version(&name, &theirs).err());
+            tell(&link, &Said::Runs { phalanx: VERSION.to_owned() });
+            let _ = link.finish(PAUSE);
+            link.close();
+        }
+        (Ok(Said::Open { space, .. }), None) if space.len() <= MOST_NAME => match find(&space) {
             Some(kept) if kept.hears(&name) => about = Some(kept),
             _ => {
                 why = Some(format!("{name} is no member of a space {space}"));
@@ -238,6 +264,16 @@ pub(crate) fn serve(
     why.map_or(Ok(()), |why| Err(refused(why)))
 }
 
+/// The version in a first frame, if it does not work together with this one. What follows the version may differ then.
+fn other_version(header: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    enum First {
+        Open { phalanx: String },
+    }
+    let Ok((First::Open { phalanx }, _)) = postcard::take_from_bytes(header) else { return None };
+    (Neighbour::of(&phalanx, VERSION) != Neighbour::Fits).then_some(phalanx)
+}
+
 /// Answers in a task, because a slow answer must not delay the leader's beats behind it.
 fn answer(replicated: Arc<Replicated>, request: u64, message: Bytes, link: Arc<Link>, at_once: &Arc<AtomicUsize>) {
     let Ok(runtime) = runtime() else { return };
@@ -251,4 +287,25 @@ fn answer(replicated: Arc<Replicated>, request: u64, message: Bytes, link: Arc<L
         link.flush();
         at_once.fetch_sub(1, Ordering::Relaxed);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use phalanx_core::wire::MAX_HEADER;
+
+    #[test]
+    fn the_version_of_a_member_is_read_whatever_follows_it() {
+        let header = |said: &Said| postcard::to_stdvec(said).expect("a header");
+        let open = |phalanx: &str| header(&Said::Open { phalanx: phalanx.to_owned(), space: "jobs".to_owned() });
+        assert_eq!(other_version(&open(VERSION)), None);
+        for other in ["99.0.0", "0.0.9", "no version"] {
+            let told = open(other);
+            assert_eq!(other_version(&told).as_deref(), Some(other));
+            assert_eq!(other_version(&[&told[..told.len() - 5], &[0xff; 40]].concat()).as_deref(), Some(other));
+        }
+        for none in [header(&Said::Beat), header(&Said::Ask { request: 1 }), vec![0; MAX_HEADER as usize], Vec::new()] {
+            assert_eq!(other_version(&none).filter(|version| !version.is_empty()), None);
+        }
+    }
 }
