@@ -3,6 +3,9 @@
 //! Bodies: tuples, one after the other, in `Out`, `Got` and `Whole`; one tuple in `Event`; a template in `Get`, `Count`
 //! and `Watch`. The client numbers its requests. A number is used once while its request is open, and every request
 //! gets one answer.
+//!
+//! In all versions, `Open` and `Opened` are the first variants, `Open` begins with `request`, and `Opened` with `request` and
+//! `phalanx`. So each end can tell another version from what it cannot read.
 
 use crate::error::SpaceError;
 use crate::ids::TransactionId;
