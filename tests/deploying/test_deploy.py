@@ -301,7 +301,7 @@ def test_without_venv_there_uv_makes_the_environment(
 SYSTEMCTL = """#!{python}
 import json, os, pathlib, shlex, signal, subprocess, sys
 words, here = sys.argv[2:], pathlib.Path(os.environ["HOME"])
-unit, running = here / ".config/systemd/user/phalanx-executor.service", here / "running"
+unit, running = here / ".config/systemd/user/phalanx-deployed.service", here / "running"
 if words[0] == "enable":
     lines = dict(line.split("=", 1) for line in unit.read_text().splitlines() if "=" in line)
     env = dict(os.environ, PHALANX_HOME=shlex.split(lines["Environment"])[0].split("=", 1)[1])
@@ -340,13 +340,13 @@ def test_where_systemd_has_a_user_manager_the_executor_is_its_unit(grid: Machine
 
 def test_systemd_reads_the_unit(tmp_path: Path) -> None:
     text = there.unit(tmp_path / 'a "b" %c $d', ["/bin/echo", "it's", '"%n"', "$HOME", "\\"])
-    unit = tmp_path / "phalanx-executor.service"
+    unit = tmp_path / "phalanx-deployed.service"
     unit.write_text(text)
     assert 'ExecStart="/bin/echo" "it\'s" "\\"%%n\\"" "$$HOME" "\\\\"' in text
     program = Path("/usr/bin/systemd-analyze")
     if program.exists():
         verified = subprocess.run([program, "verify", "--man=no", unit], capture_output=True, text=True)
-        about = [line for line in verified.stderr.splitlines() if "phalanx-executor" in line]
+        about = [line for line in verified.stderr.splitlines() if "phalanx-deployed" in line]
         assert about == [], verified.stderr
 
 

@@ -8,10 +8,12 @@ Everything is in one folder, ``phalanx`` in ``$XDG_DATA_HOME`` or ``~/.local/sha
 - ``environment-…``: the virtual environment, named after the digest of the wheels in it
 - ``home``: PHALANX_HOME of the executor: its identity, its durable spaces
 - ``executor.log``, ``executor.pid``, ``deployed.json``: what it prints, its process, what was deployed
+- ``lock``: held by each call that changes something
 """
 
 from __future__ import annotations
 
+import fcntl
 import getpass
 import importlib.util
 import json
@@ -24,17 +26,25 @@ import subprocess
 import sys
 import sysconfig
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-#: The unit of systemd's user manager.
-UNIT = "phalanx-executor.service"
+#: The unit of systemd's user manager. Users write a unit of their own as ``phalanx-executor.service``.
+UNIT = "phalanx-deployed.service"
 #: Seconds until an executor that ends is killed, until one that starts listens, and for a command of systemd.
 END_PATIENCE, START_PATIENCE, SYSTEMD_PATIENCE = 15.0, 60.0, 30.0
+#: Seconds for a command of systemd that stops the unit: longer than ``TimeoutStopSec`` of the unit, after which systemd
+#: kills the executor.
+STOP_PATIENCE, STOP_TIMEOUT = 60.0, 30
+#: Seconds to wait for another deployment of this account to end its step.
+LOCK_PATIENCE = 120.0
 #: Lines of a log that an error shows.
 SHOWN = 8
 _PART = 1 << 20
+#: What a deployment chooses about its executor, in ``deployed.json``.
+_CHOICES = ("digest", "version", "name", "port", "words")
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 
 
@@ -71,7 +81,7 @@ def facts() -> dict[str, Any]:
         "uv": _uv(base),
         "base": str(base),
         "state": _state(base),
-        "has_environment": _has_environment(base),
+        "has_environment": _has_environment(base, _state(base)),
         "runs": _runs(base),
         "certificate": "".join(_CERTIFICATE.findall(identity.read_text())[:1]) if identity.exists() else "",
         "spaces": _spaces(base),
@@ -86,33 +96,34 @@ def install(digest: str, files: list[tuple[str, int]], uv: str, index: bool) -> 
     wheels; empty: Python does it. ``index``: further libraries come from a package index.
     """
     base = _base(makes=True)
-    wheels, environment = base / "incoming", _environment(base, digest)
-    _remove(wheels)
-    _remove(environment)
-    wheels.mkdir(mode=0o700)
-    try:
-        for name, size in files:
-            _receive(wheels / name, size)
-        if uv == "sent":
-            (wheels / "uv").chmod(0o700)
-            (wheels / "uv").replace(base / "uv")
-            uv = str(base / "uv")
-        python = str(environment / "bin" / "python")
-        found = ["--find-links", str(wheels), *([] if index else ["--no-index"])]
-        names = [str(wheels / name) for name, _ in files if name.endswith(".whl")]
-        if uv:
-            quiet = [uv, "--no-cache", "--quiet"]
-            _run([*quiet, "venv", "--python", sys.executable, "--no-python-downloads", str(environment)], "uv")
-            _run([*quiet, "pip", "install", "--python", python, "--compile-bytecode", *found, *names], "uv")
-        else:
-            pip = _pip()
-            bare = ["--without-pip"] if pip else []
-            _run([sys.executable, "-m", "venv", *bare, str(environment)], "python -m venv")
-            quiet = [python, "-m", "pip", "--no-cache-dir", "--disable-pip-version-check", "--quiet", "install"]
-            _run([*quiet, *found, *pip, *names], "pip", *pip)
-        (environment / "complete").touch()
-    finally:
+    with _locked(base):
+        wheels, environment = base / "incoming", _environment(base, digest)
         _remove(wheels)
+        _remove(environment)
+        wheels.mkdir(mode=0o700)
+        try:
+            for name, size in files:
+                _receive(wheels / name, size)
+            if uv == "sent":
+                (wheels / "uv").chmod(0o700)
+                (wheels / "uv").replace(base / "uv")
+                uv = str(base / "uv")
+            python = str(environment / "bin" / "python")
+            found = ["--find-links", str(wheels), *([] if index else ["--no-index"])]
+            names = [str(wheels / name) for name, _ in files if name.endswith(".whl")]
+            if uv:
+                quiet = [uv, "--no-cache", "--quiet"]
+                _run([*quiet, "venv", "--python", sys.executable, "--no-python-downloads", str(environment)], "uv")
+                _run([*quiet, "pip", "install", "--python", python, "--compile-bytecode", *found, *names], "uv")
+            else:
+                pip = _pip()
+                bare = ["--without-pip"] if pip else []
+                _run([sys.executable, "-m", "venv", *bare, str(environment)], "python -m venv")
+                quiet = [python, "-m", "pip", "--no-cache-dir", "--disable-pip-version-check", "--quiet", "install"]
+                _run([*quiet, *found, *pip, *names], "pip", *pip)
+            (environment / "complete").touch()
+        finally:
+            _remove(wheels)
 
 
 def installed(digest: str) -> dict[str, str]:
@@ -131,23 +142,32 @@ def installed(digest: str) -> dict[str, str]:
 def request(digest: str, name: str) -> str:
     """Makes a private key here, which stays here, and returns the request for its certificate."""
     base = _base(makes=True)
-    folder = base / "home" / "request"
-    _remove(folder)
-    folder.mkdir(parents=True, mode=0o700)
-    (base / "home").chmod(0o700)
-    file = folder / "executor.request"
-    _phalanx(base, digest, "grid", "request", name, "--out", str(file))
-    return file.read_text()
+    with _locked(base):
+        folder = base / "home" / "request"
+        _remove(folder)
+        folder.mkdir(parents=True, mode=0o700)
+        (base / "home").chmod(0o700)
+        file = folder / "executor.request"
+        _phalanx(base, digest, "grid", "request", name, "--out", str(file))
+        return file.read_text()
 
 
 def accept(digest: str, certificate: str) -> None:
-    """Puts the signed certificate and the private key together: the identity of the executor."""
+    """Puts the signed certificate and the private key together: the identity of the executor.
+
+    The executor that runs has an older identity. So its name leaves ``deployed.json``, and the next deployment starts
+    the executor again even if this one is cut before its own start.
+    """
     base = _base()
-    home, file = base / "home", base / "home" / "request" / "executor.cert"
-    file.write_text(certificate)
-    _phalanx(base, digest, "grid", "accept", str(file))
-    file.with_suffix(".pem").replace(home / "executor.pem")
-    _remove(home / "request")
+    with _locked(base):
+        home, file = base / "home", base / "home" / "request" / "executor.cert"
+        file.write_text(certificate)
+        _phalanx(base, digest, "grid", "accept", str(file))
+        state = _state(base)
+        state.pop("name", None)
+        _write(base, state)
+        file.with_suffix(".pem").replace(home / "executor.pem")
+        _remove(home / "request")
 
 
 def start(digest: str, version: str, name: str, port: int, words: list[str], revoked: str) -> str:
@@ -156,28 +176,66 @@ def start(digest: str, version: str, name: str, port: int, words: list[str], rev
     ``words``: further options of the executor. ``revoked``: the list of revoked certificates, if there is one.
     """
     base = _base()
-    state = _state(base)
-    _stop(base, state)
-    if revoked:
-        (base / "home" / "revoked.txt").write_text(revoked)
-    for other in base.glob("environment-*"):
-        if other != _environment(base, digest):
-            _remove(other)
-    command = [str(_environment(base, digest) / "bin" / "phalanx"), "executor", "--listen", f"0.0.0.0:{port}", *words]
-    (base / "executor.log").write_text("")
-    state.update(digest=digest, version=version, name=name, port=port, words=words, way="process")
-    lingers = _user_manager(state)
-    if lingers:
-        state["way"] = "systemd"
-        _write(base, state)
-        _start_unit(base, command, state)
-    else:
-        _write(base, state)
-        _start_process(base, command)
-    _wait_until_it_listens(base, state)
-    if lingers:
+    with _locked(base):
+        before = _state(base)
+        _check_unit(before)
+        _stop(base, before)
+        _revoke(base / "home" / "revoked.txt", revoked)
+        state = {**before, "digest": digest, "version": version, "name": name, "port": port, "words": words}
+        try:
+            _launch(base, state)
+        except Failure as failure:
+            raise Failure(f"{failure}\n{_start_again(base, before)}") from None
+        for other in base.glob("environment-*"):
+            if other != _environment(base, digest):
+                _remove(other)
+    if state["way"] == "systemd":
         return f"as a unit of systemd, {UNIT}, which starts again after a reboot"
     return "as a process of its own, because no user manager of systemd is here: it does not start after a reboot"
+
+
+def _launch(base: Path, state: dict[str, Any]) -> None:
+    """Starts the executor that a state describes, and waits until it listens."""
+    program = str(_environment(base, state["digest"]) / "bin" / "phalanx")
+    command = [program, "executor", "--listen", f"0.0.0.0:{state['port']}", *state["words"]]
+    (base / "executor.log").write_text("")
+    state["way"] = "systemd" if _user_manager(state) else "process"
+    _write(base, state)
+    if state["way"] == "systemd":
+        _start_unit(base, command, state)
+    else:
+        _start_process(base, command)
+    _wait_until_it_listens(base, state)
+
+
+def _start_again(base: Path, before: dict[str, Any]) -> str:
+    """Starts the executor from before again, after a newer one did not start. Says what runs now."""
+    try:
+        state = _state(base)
+        _stop(base, state)
+        if not (before.get("port") and _has_environment(base, before)):
+            return "no executor runs there now"
+        for choice in _CHOICES:
+            state.pop(choice, None)
+        state.update({choice: before[choice] for choice in _CHOICES if choice in before})
+        _launch(base, state)
+    except Failure as failure:
+        return f"no executor runs there now: the one from before does not start again: {failure}"
+    return f"the executor from before runs again, phalanx {state.get('version')} at port {state['port']}"
+
+
+def _revoke(file: Path, text: str) -> None:
+    """Writes a list of revoked certificates, unless the one that is there is as new."""
+    if text and (not file.exists() or _number_of(file.read_text(errors="replace")) < _number_of(text)):
+        new = file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(file)
+
+
+def _number_of(revoked: str) -> int:
+    """The number of a list of revoked certificates, which grows with each list; -1: the text is no list."""
+    found = re.match(r"phalanx revoked (\d+) of ", revoked)
+    return int(found[1]) if found else -1
 
 
 def log() -> str:
@@ -188,29 +246,36 @@ def log() -> str:
 def remove(with_spaces: bool) -> list[str]:
     """Ends the executor, and removes all that was deployed. Returns what was removed, in words."""
     base = _base()
-    if not base.exists():
+    if not _state(base):
         return []
-    if _spaces(base) and not with_spaces:
-        kept = f"it keeps durable spaces in {base / 'home' / 'spaces'}"
-        raise Failure(f"{kept}; copy them if they are needed, then add --with-spaces, which removes them")
-    state = _state(base)
-    _stop(base, state)
-    removed = ["the executor", str(base)] if state else [str(base)]
-    if _unit().exists():
-        _unit().unlink()
-        removed.append(str(_unit()))
-        _systemctl("daemon-reload")
-    if state.get("lingers"):
-        _quiet(["loginctl", "disable-linger"])
-        removed.append("lingering of the account, as loginctl calls it")
-    # What others have put there stays, and the folder with it.
-    own = ("environment-*", "home", "incoming", "uv", "executor.log", "executor.pid", "deployed.json*")
-    for path in [found for pattern in own for found in base.glob(pattern)]:
-        _remove(path)
-    for folder in [str(base), *reversed(state.get("made", [])), *_sockets()]:
-        with suppress(OSError):  # others use it too
-            Path(folder).rmdir()
+    with _locked(base):
+        _check_spaces(base, with_spaces)
+        state = _state(base)
+        _stop(base, state)
+        _check_spaces(base, with_spaces, "; the executor is stopped")  # a user may have made one meanwhile
+        removed = ["the executor", str(base)]
+        if state.get("unit") == UNIT and _unit().exists():
+            _unit().unlink()
+            removed.append(str(_unit()))
+            _systemctl("daemon-reload")
+        if state.get("lingers"):
+            _quiet(["loginctl", "disable-linger"])
+            removed.append("lingering of the account, as loginctl calls it")
+        # What others have put there stays, and the folder with it.
+        own = ("environment-*", "home", "incoming", "uv", "executor.log", "executor.pid", "deployed.json*", "lock")
+        for path in [found for pattern in own for found in base.glob(pattern)]:
+            _remove(path)
+        for folder in [str(base), *reversed(state.get("made", [])), *_sockets()]:
+            with suppress(OSError):  # others use it too
+                Path(folder).rmdir()
     return removed
+
+
+def _check_spaces(base: Path, with_spaces: bool, more: str = "") -> None:
+    """Raises Failure if there are durable spaces that are not to be removed."""
+    if _spaces(base) and not with_spaces:
+        kept = f"it keeps durable spaces in {base / 'home' / 'spaces'}{more}"
+        raise Failure(f"{kept}; copy them if they are needed, then add --with-spaces, which removes them")
 
 
 def _sockets() -> list[str]:
@@ -224,9 +289,61 @@ def _base(makes: bool = False) -> Path:
     base = (Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share") / "phalanx"  # noqa: PTH117
     if makes and not base.exists():
         made = _make_folders(base.parent)
-        base.mkdir(mode=0o700)
-        _write(base, {"made": made})
+        with suppress(FileExistsError):  # another deployment has just made it
+            base.mkdir(mode=0o700)
+            _write(base, {"made": made})
+    if base.exists():
+        _check_base(base)
     return base
+
+
+def _check_base(base: Path) -> None:
+    """Raises Failure if others can change what is in the folder, or another machine has deployed there."""
+    found = base.stat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+        mode, mend = f"{found.st_mode & 0o777:03o}", f"chown {getpass.getuser()} {base}; chmod go-w {base}"
+        raise Failure(f"other accounts may change {base} (owner {found.st_uid}, mode {mode}); mend that with: {mend}")
+    state = _state(base)
+    machine = state.get("machine")
+    if machine and machine != _machine():
+        raise Failure(
+            f"{base} was deployed by another machine, {state.get('host')}, and this is {platform.node()}: they share "
+            "this home folder; give each machine a folder of its own in XDG_DATA_HOME"
+        )
+
+
+def _machine() -> str:
+    """What tells this machine from others that see the same files."""
+    try:
+        return Path("/etc/machine-id").read_text().strip() or platform.node()
+    except OSError:
+        return platform.node()
+
+
+@contextmanager
+def _locked(base: Path) -> Iterator[None]:
+    """Holds the lock of the folder. Other deployments of this account wait."""
+    until = time.monotonic() + LOCK_PATIENCE
+    while True:
+        with (base / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if time.monotonic() > until:
+                    raise Failure(f"another phalanx deploy works in {base}; run this one again after it") from None
+                time.sleep(0.1)
+                continue
+            if _is_at(base / "lock", lock.fileno()):
+                yield
+                return
+
+
+def _is_at(file: Path, descriptor: int) -> bool:
+    """Whether an open file is still at its path. A removal removes the lock with the folder."""
+    try:
+        return os.path.samestat(file.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _make_folders(folder: Path) -> list[str]:
@@ -241,9 +358,9 @@ def _environment(base: Path, digest: str) -> Path:
     return base / f"environment-{digest[:16]}"
 
 
-def _has_environment(base: Path) -> bool:
+def _has_environment(base: Path, state: dict[str, Any]) -> bool:
     """Whether the environment that was deployed is complete."""
-    digest = _state(base).get("digest", "")
+    digest = state.get("digest", "")
     return bool(digest) and (_environment(base, digest) / "complete").exists()
 
 
@@ -257,7 +374,7 @@ def _state(base: Path) -> dict[str, Any]:
 
 def _write(base: Path, state: dict[str, Any]) -> None:
     new = base / "deployed.json.new"
-    new.write_text(json.dumps(state, indent=2))
+    new.write_text(json.dumps({**state, "machine": _machine(), "host": platform.node()}, indent=2))
     new.replace(base / "deployed.json")
 
 
@@ -318,19 +435,19 @@ def _phalanx(base: Path, digest: str, *words: str) -> str:
     return _run([str(_environment(base, digest) / "bin" / "phalanx"), *words], f"phalanx {' '.join(words[:2])}")
 
 
-def _quiet(command: list[str]) -> bool:
+def _quiet(command: list[str], patience: float = SYSTEMD_PATIENCE) -> bool:
     """Whether a command of the system succeeds."""
     try:
         nothing = subprocess.DEVNULL
         env = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}", **os.environ}
-        done = subprocess.run(command, env=env, stdin=nothing, stdout=nothing, stderr=nothing, timeout=SYSTEMD_PATIENCE)
+        done = subprocess.run(command, env=env, stdin=nothing, stdout=nothing, stderr=nothing, timeout=patience)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
 
 
-def _systemctl(*words: str) -> bool:
-    return _quiet(["systemctl", "--user", *words])
+def _systemctl(*words: str, patience: float = SYSTEMD_PATIENCE) -> bool:
+    return _quiet(["systemctl", "--user", *words], patience)
 
 
 def _user_manager(state: dict[str, Any]) -> bool:
@@ -361,6 +478,7 @@ def unit(base: Path, command: list[str]) -> str:
             "ExecStart=" + " ".join(_quoted(word).replace("$", "$$") for word in command),
             "Restart=on-failure",
             "RestartSec=5",
+            f"TimeoutStopSec={STOP_TIMEOUT}",
             "StandardOutput=append:" + log,
             "StandardError=append:" + log,
             "",
@@ -377,9 +495,16 @@ def _quoted(word: str) -> str:
     return '"' + escaped + '"'
 
 
+def _check_unit(state: dict[str, Any]) -> None:
+    """Raises Failure if the unit's file is there and no deployment has written it."""
+    if state.get("unit") != UNIT and _unit().exists():
+        raise Failure(f"{_unit()} is there, and phalanx deploy has not written it: move it away")
+
+
 def _start_unit(base: Path, command: list[str], state: dict[str, Any]) -> None:
     made = _make_folders(_unit().parent)
     state["made"] = [*state.get("made", []), *made]
+    state["unit"] = UNIT
     _write(base, state)
     _unit().write_text(unit(base, command))
     if not (_systemctl("daemon-reload") and _systemctl("enable", "--now", UNIT)):
@@ -423,9 +548,11 @@ def _runs(base: Path) -> bool:
 
 
 def _stop(base: Path, state: dict[str, Any]) -> None:
-    """Ends the executor. What it runs for users ends with it."""
-    if state.get("way") == "systemd":
-        _systemctl("disable", "--now", UNIT)
+    """Ends the executor. What it runs for users ends with it. Raises Failure if it still runs."""
+    if state.get("way") == "systemd" and state.get("unit") == UNIT:
+        _systemctl("disable", "--now", UNIT, patience=STOP_PATIENCE)
+        if _systemctl("is-active", "--quiet", UNIT):
+            raise Failure(f"systemd does not stop {UNIT}; look there with: systemctl --user status {UNIT}")
     process = _process(base)
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process:
@@ -433,6 +560,8 @@ def _stop(base: Path, state: dict[str, Any]) -> None:
                 os.kill(process, number)
             _wait(lambda: _process(base) == 0, END_PATIENCE)
             process = _process(base)
+    if process:
+        raise Failure(f"the executor, process {process}, does not end; end it there, then try again")
     with suppress(OSError):
         (base / "executor.pid").unlink()
 
