@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from click.testing import CliRunner, Result
 from deploying.sshd import BASE, Machines, free_port
 from phalanx import _native
 from phalanx.cli import commands
+from phalanx.cli.deploy import _serving as serving
 from phalanx.cli.grid import Signer
 from phalanx.deploying import steps, there
 from phalanx.errors import IdentityError
@@ -373,3 +375,62 @@ def test_what_is_no_machine_is_refused_before_ssh_sees_it(machine: str) -> None:
     result = CliRunner().invoke(commands, ["deploy", "--", machine])
     assert result.exit_code == 2
     assert "is no machine" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--no-such-option", "No such option"),
+        ("--interpreters many", "--interpreters"),
+        ("more", "takes options only"),
+    ],
+)
+def test_a_wrong_option_of_the_executor_is_refused_at_once(options: str, said: str, grid: Machines) -> None:
+    result = CliRunner().invoke(commands, ["deploy", "--executor", options, "one"])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_an_option_that_is_the_value_of_another_does_not_open_the_executor(grid: Machines, tmp_path: Path) -> None:
+    user = tmp_path / "identities" / "user.pem"
+    assert serving(("--directory", "--accept"), user) == ("--directory", "--accept", "--accept", "ada")
+    assert serving(("--accept=bob",), user) == ("--accept=bob",)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"result": {}}',
+        '{"result": ',
+        '{"result": [1]}',
+        "[]",
+        "{}",
+        '{"result": {"state": {"port": "x"}}}',
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_an_error_of_this_machine(answer: str, grid: Machines, tmp_path: Path) -> None:
+    lying = tmp_path / "lying"
+    lying.mkdir()
+    python = lying / f"python3.{sys.version_info.minor}"
+    code = "import json, sys; print(json.loads(sys.stdin.readline())['mark'] + sys.argv[1])"
+    python.write_text(f"#!/bin/sh\nexec {BASE / 'python3'} -c {shlex.quote(code)} {shlex.quote(answer)}\n")
+    python.chmod(0o755)
+    grid.add("one", path=(lying,))
+    result = deploy(grid, "one")
+    assert result.return_value == 1
+    assert "phalanx: one: its answer to facts makes no sense" in result.output
+
+
+def test_a_name_that_another_machine_has_is_refused(grid: Machines, wheel: Path) -> None:
+    assert phalanx("grid", "issue", "one").exception is None
+    home = grid.add("one")
+    result = deploy(grid, "one", "--wheel", wheel)
+    assert result.return_value == 1
+    assert "another executor has a good certificate as one: say --name" in result.output
+    assert list(home.iterdir()) == []
+
+
+def test_a_name_that_no_member_can_have_is_refused_before_ssh(grid: Machines) -> None:
+    result = CliRunner().invoke(commands, ["deploy", "--name", "A_b", "one"])
+    assert result.exit_code == 2
+    assert "is no name for a member" in result.output

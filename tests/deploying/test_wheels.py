@@ -113,3 +113,19 @@ def test_equal_wheels_have_one_digest(tmp_path: Path) -> None:
     one = wheels.Bundle("0.1.0", [wheel], False)
     assert one.digest == wheels.Bundle("0.1.0", [wheel], False).digest
     assert one.digest != wheels.Bundle("0.1.0", [wheel], True).digest
+
+
+def test_the_folder_dist_of_where_the_user_is_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dist").mkdir()
+    made(tmp_path / "dist", "99.0.0", "py3-none-any")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(wheels, "_DIST", tmp_path / "tree")
+    with pytest.raises(DeployError, match="none at all"):
+        bundle(None, LAB, tmp_path)
+
+
+def test_a_damaged_wheel_is_told(tmp_path: Path) -> None:
+    wheel = tmp_path / f"{STEM}-py3-none-any.whl"
+    wheel.write_bytes(b"no zip")
+    with pytest.raises(DeployError, match="is no wheel"):
+        bundle(wheel, LAB, tmp_path)

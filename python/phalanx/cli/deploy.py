@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,19 +19,14 @@ from phalanx.cli._grid_options import IDENTITY
 from phalanx.cli._numbers import Count
 from phalanx.cli._streams import printable
 from phalanx.cli._there import explain_at_end
+from phalanx.cli._words import split_words
 from phalanx.cli.grid import Signer
-from phalanx.deploying.steps import Deployment, Done, Settings, name_of
+from phalanx.deploying.ssh import Gate
+from phalanx.deploying.steps import Deployment, Done, Settings, is_name, name_of
 from phalanx.errors import DeployError, PhalanxError
 
 #: Machines at a time.
 _MOST = 16
-
-
-def _words(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
-    try:
-        return (*shlex.split(text),)
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r}: {error}", context, option) from error
 
 
 @click.command(
@@ -52,7 +47,8 @@ def _words(context: click.Context, option: click.Parameter, text: str) -> tuple[
 @click.option(
     "--wheel",
     type=click.Path(exists=True, path_type=Path),
-    help="A wheel of phalanx-grid, or a folder of wheels. [default: that of this installation, or the folder dist]",
+    help="A wheel of phalanx-grid, or a folder of wheels. [default: that of this installation; in a source tree, that "
+    "in its folder dist]",
 )
 @click.option(
     "--name", metavar="NAME", help="The name of the only machine in the grid. [default: the first part of HOST]"
@@ -72,7 +68,7 @@ def _words(context: click.Context, option: click.Parameter, text: str) -> tuple[
     "--executor",
     "words",
     default="",
-    callback=_words,
+    callback=split_words,
     metavar="OPTIONS",
     help="Further options of phalanx executor there, like '--interpreters 4 --export /data:ro'.",
 )
@@ -90,7 +86,7 @@ def _words(context: click.Context, option: click.Parameter, text: str) -> tuple[
     "--ssh",
     default="ssh",
     show_default=True,
-    callback=_words,
+    callback=split_words,
     metavar="COMMAND",
     help="OpenSSH's client with options, like 'ssh -p 2222 -i key'.",
 )
@@ -138,6 +134,10 @@ def deploy(
         raise click.UsageError("--name and --address are for one machine")
     if with_spaces and not remove:
         raise click.UsageError("--with-spaces belongs to --remove")
+    if name is not None:
+        name = name.lower()
+        if not is_name(name):
+            raise click.UsageError(f"{printable(name)!r} is no name for a member: use letters, digits and -")
     for machine in machines:
         if machine.startswith("-") or not machine.isprintable() or any(sign.isspace() for sign in machine):
             raise click.UsageError(f"{printable(machine)!r} is no machine: write HOST or USER@HOST, as for ssh")
@@ -149,11 +149,12 @@ def deploy(
     signer = Signer(passphrase_file, days=days, reads=not remove)
     if not remove:
         words = _serving(words, identity or home() / USER)
-    settings = Settings(signer, hosts, wheel, uv, python, port, words, ssh or ("ssh",), name, address, identity)
+    gate = Gate()
+    settings = Settings(signer, hosts, wheel, uv, python, port, words, ssh or ("ssh",), name, address, identity, gate)
     with tempfile.TemporaryDirectory(prefix="phalanx-deploy-") as folder:
         deployments = {it: Deployment(it, settings, Path(folder), _say) for it in dict.fromkeys(machines)}
         removes: Callable[[Deployment], None] = lambda it: it.remove(with_spaces=with_spaces)  # noqa: E731
-        return _all(deployments, removes if remove else Deployment.run)
+        return _all(deployments, removes if remove else Deployment.run, gate)
 
 
 def _serving(words: tuple[str, ...], identity: Path) -> tuple[str, ...]:
@@ -162,14 +163,32 @@ def _serving(words: tuple[str, ...], identity: Path) -> tuple[str, ...]:
     The account at a machine may have a user manager of systemd. That starts processes outside of the cage for whoever
     reaches its socket, as tasks do before Linux 7.1.
     """
-    if any(word.partition("=")[0] in ("--accept", "--accounts") for word in words):
+    given = _parsed(words)
+    if given.get("accept") or given.get("accounts"):
         return words
     advice = "an executor serves who is named in its options --accept"
     _, name, _ = _native.check_member(read_private(identity, "identity", advice), str(identity))
     return (*words, "--accept", name)
 
 
-def _all(deployments: dict[str, Deployment], work: Callable[[Deployment], None]) -> int:
+def _parsed(words: tuple[str, ...]) -> dict[str, Any]:
+    """The options of an executor by their parameters. A wrong one is the executor's own usage error.
+
+    Paths are not looked at: they are those of the other machine.
+    """
+    from phalanx.cli.executor import executor
+
+    with click.Context(executor, info_name="phalanx executor") as context:
+        given, rest, _ = executor.make_parser(context).parse_args([*words])
+        if rest or given.get("help"):
+            raise click.UsageError(f"--executor takes options only, and not {' '.join(rest) or '--help'!r}", context)
+        for option in executor.params:
+            if option.name in given and not isinstance(option.type, click.Path):
+                option.process_value(context, given[option.name])
+    return given
+
+
+def _all(deployments: dict[str, Deployment], work: Callable[[Deployment], None], gate: Gate) -> int:
     """Works on all machines at the same time; returns 1 if one failed."""
     failed = threading.Event()
 
@@ -179,6 +198,9 @@ def _all(deployments: dict[str, Deployment], work: Callable[[Deployment], None])
         except PhalanxError as error:
             failed.set()
             _complain(str(error))
+        except Exception as error:  # one machine must not stop the others
+            failed.set()
+            _complain(f"{deployment.machine}: {type(error).__name__}: {error}")
 
     began = time.monotonic()
     with ThreadPoolExecutor(min(_MOST, len(deployments))) as pool:
@@ -186,8 +208,7 @@ def _all(deployments: dict[str, Deployment], work: Callable[[Deployment], None])
             list(pool.map(one, deployments.values()))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for deployment in deployments.values():
-                deployment.cut()
+            gate.shut()
             raise
     if failed.is_set():
         explain_at_end(DeployError)

@@ -439,6 +439,16 @@ class Signer:
         is_known = it.fingerprint in registered and it.fingerprint not in revoked
         return is_known and (it.role, it.name) == ("executor", name) and not (it.is_near or it.is_over)
 
+    def is_taken(self, certificate: str, name: str) -> bool:
+        """Whether the register has good certificates of this executor, and none for the key of this certificate."""
+        newest = _newest(Path(self._file).parent, self._text)
+        keys = {it.key for it in newest if (it.role, it.name) == ("executor", name) and not it.is_over}
+        try:
+            own = {it.key for it in _certificates(certificate, self._text)}
+        except (IdentityError, ValueError):
+            own = set()
+        return bool(keys) and not keys & own
+
 
 def _authority(folder: Path | None, passphrase_file: Path | None) -> tuple[str, str, str | None]:
     """The text of the authority's file, the file, and the passphrase if it is locked."""

@@ -81,9 +81,9 @@ def _replace(file: Path, before: list[str], lines: list[str], *, checks: bool = 
     target = file.resolve()
     try:
         descriptor, new = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            opened.write("".join(f"{line}\n" for line in lines))
         try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+                opened.write("".join(f"{line}\n" for line in lines))
             if checks:
                 Hosts(new)
             Path(new).chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)

@@ -8,14 +8,16 @@ configuration. A function, its arguments and its data travel on standard input. 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shlex
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +34,7 @@ _STUB = (
 #: Prints the path of a Python there: of the wanted version, also in the folders of uv and pyenv, or else any.
 _FIND = (
     'for it in "$0" "$HOME"/.local/share/uv/python/*/bin/"$0" "$HOME"/.pyenv/versions/*/bin/"$0" python3; do '
-    'command -v "$it" && exit 0; done; exit 0'
+    'found=$(command -v "$it") && printf "\\n%s%s\\n" "$1" "$found" && exit 0; done; exit 0'
 )
 _THERE = Path(__file__).with_name("there.py")
 #: Seconds between two looks for the connection. A look costs microseconds.
@@ -41,6 +43,79 @@ _PAUSE = 0.02
 _END_PATIENCE = 5.0
 #: Lines of ssh's own messages that an error shows.
 _SHOWN = 6
+#: Bytes of an answer, and the last bytes of messages that are kept. A machine may send without an end.
+_MOST, _KEPT = 4 << 20, 1 << 16
+#: Seconds for a call: an installation over a slow line takes minutes.
+_PATIENCE = 1800.0
+#: What functions return: a type, or names with their types. ``state`` has some of its names.
+_SHAPES: dict[str, Any] = {
+    "facts": {
+        **dict.fromkeys(("python", "implementation", "system", "machine", "glibc", "host", "account"), str),
+        **dict.fromkeys(("uv", "base", "certificate"), str),
+        **dict.fromkeys(("free_threaded", "has_venv", "has_environment", "runs"), bool),
+        "state": dict,
+        "spaces": list,
+        "time": float,
+    },
+    "installed": dict.fromkeys(("python", "phalanx", "numpy"), str),
+    "install": type(None),
+    "accept": type(None),
+    "request": str,
+    "start": str,
+    "log": str,
+    "remove": list,
+}
+_STATE = {"digest": str, "version": str, "name": str, "port": int, "words": list}
+
+
+class Gate:
+    """Lets one ssh at a time ask on the terminal, where there is one. Shut, it lets no further one start."""
+
+    def __init__(self) -> None:
+        self.is_shut = False
+        self._asking = threading.Lock()
+        self._open: list[Connection] = []
+
+    @contextmanager
+    def passing(self, connection: Connection) -> Iterator[None]:
+        """While a connection is made."""
+        self._open.append(connection)
+        with self._asking if _has_terminal() else nullcontext():
+            if self.is_shut:
+                raise DeployError("interrupted")
+            yield
+
+    def shut(self) -> None:
+        """Ends all connections; what goes on over them fails."""
+        self.is_shut = True
+        for connection in [*self._open]:
+            connection.close()
+
+
+def _has_terminal() -> bool:
+    """Whether ssh can ask: it opens the terminal itself, whatever standard input is."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _check(function: str, result: Any) -> None:
+    """Raises ValueError if a result has not the types of the function's. The machine may have chosen any."""
+    shape = _SHAPES[function]
+    parts = [(result, shape)]
+    if isinstance(shape, dict):
+        if not isinstance(result, dict):
+            raise ValueError("no table")
+        parts = [(result.get(name), kind) for name, kind in shape.items()]
+        state = result.get("state")
+        if isinstance(state, dict):
+            parts += [(state[name], kind) for name, kind in _STATE.items() if name in state]
+            if not 1 <= state.get("port", 1) <= 65535:
+                raise ValueError("no port")
+    if not all(type(part) is kind for part, kind in parts):
+        raise ValueError("wrong types")
 
 
 class Call(NamedTuple):
@@ -68,6 +143,8 @@ class Connection:
         The machine, and ssh.
     python
         The Python that is wanted there, like ``"python3.11"``, or the path of one.
+    gate
+        Keeps questions of several connections apart, and ends them all.
 
     Raises
     ------
@@ -75,7 +152,7 @@ class Connection:
         There is no ssh, ssh does not reach the machine, or no Python is there.
     """
 
-    def __init__(self, call: Call, python: str) -> None:
+    def __init__(self, call: Call, python: str, gate: Gate | None = None) -> None:
         program = shutil.which(call.ssh[0])
         if program is None:
             raise DeployError(f"there is no {call.ssh[0]} here: install OpenSSH's client (Debian: openssh-client)")
@@ -84,10 +161,13 @@ class Connection:
         self._folder = Path(tempfile.mkdtemp(prefix="phalanx-ssh-", dir="/tmp"))
         self._socket = self._folder / "socket"
         options = ["-o", f"ControlPath={self._socket}", "-o", "ServerAliveInterval=15", "-T"]
-        self._ssh = [program, *call.ssh[1:], *options]
+        # The first value of an option counts, but the last -S.
+        self._ssh = [program, *options, *call.ssh[1:], "-S", str(self._socket)]
+        self._gate = gate or Gate()
         self._master: subprocess.Popen[bytes] | None = None
         try:
-            self._open()
+            with self._gate.passing(self):
+                self._open()
             self.python = self._find(python)
         except BaseException:
             self.close()
@@ -123,14 +203,21 @@ class Connection:
         answers = [text.removeprefix(mark) for text in told.split("\n") if text.startswith(mark)]
         if not answers:
             raise DeployError(f"{self._machine}: {self._why(said, code)}")
-        answer = json.loads(answers[-1])
-        if "failure" in answer:
-            raise DeployError(f"{self._machine}: {answer['failure']}")
+        try:
+            answer = json.loads(answers[-1])
+            if "failure" in answer:
+                raise DeployError(f"{self._machine}: {answer['failure']}")
+            _check(function, answer["result"])
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise DeployError(f"{self._machine}: its answer to {function} makes no sense ({error})") from None
         return answer["result"]
 
     def close(self) -> None:
         """Ends the connection."""
         if self._master is not None:
+            with suppress(OSError):
+                if self._master.stdin is not None:
+                    self._master.stdin.close()
             self._master.terminate()
             try:
                 self._master.wait(_END_PATIENCE)
@@ -147,23 +234,28 @@ class Connection:
 
     def _open(self) -> None:
         messages = self._folder / "messages"
-        master = ["-M", "-N", "-o", "ControlPersist=no", "-o", "ExitOnForwardFailure=no"]
+        # It ends with its standard input, so also when this process is killed.
+        master = ["-M", "-o", "ControlPersist=no", "-o", "ExitOnForwardFailure=no"]
         with messages.open("wb") as said:
             self._master = subprocess.Popen(
-                [*self._ssh, *master, "--", self._machine],
-                stdin=subprocess.DEVNULL,
+                [*self._ssh[:1], *master, *self._ssh[1:], "--", self._machine, "cat"],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
             )
         while not self._socket.exists():
+            if self._gate.is_shut:
+                raise DeployError(f"{self._machine}: interrupted")
             code = self._master.poll()
             if code is not None:
                 raise DeployError(f"{self._machine}: {self._why(messages.read_text(errors='replace'), code)}")
             time.sleep(_PAUSE)
 
     def _find(self, python: str) -> str:
-        told, said, code = self._run(f"sh -c {shlex.quote(_FIND)} {shlex.quote(python)}", [])
-        found = [line for line in told.splitlines() if line.startswith("/")]
+        mark = f"phalanx-{secrets.token_hex(8)} "
+        told, said, code = self._run(f"sh -c {shlex.quote(_FIND)} {shlex.quote(python)} {shlex.quote(mark)}", [])
+        marked = [line.removeprefix(mark) for line in told.split("\n") if line.startswith(mark)]
+        found = [path for path in marked if path.startswith("/")]
         if code:
             raise DeployError(f"{self._machine}: {self._why(said, code)}")
         if not found:
@@ -177,13 +269,22 @@ class Connection:
         with messages.open("w+b") as said, subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=said) as process:
             assert process.stdin is not None
             assert process.stdout is not None
-            with suppress(BrokenPipeError), process.stdin:  # what it says instead of reading tells why
-                for part in data:
-                    process.stdin.write(part)
-            told = process.stdout.read()
-            code = process.wait()
-            said.seek(0)
-            return told.decode(errors="replace"), said.read().decode(errors="replace"), code
+            timer = threading.Timer(_PATIENCE, process.kill)
+            timer.daemon = True
+            timer.start()
+            try:
+                with suppress(BrokenPipeError), process.stdin:  # what it says instead of reading tells why
+                    for part in data:
+                        process.stdin.write(part)
+                told = process.stdout.read(_MOST + 1)
+                if len(told) > _MOST:
+                    process.kill()
+                    raise DeployError(f"{self._machine}: its answer has more than {_MOST >> 20} MiB")
+                code = process.wait()
+            finally:
+                timer.cancel()
+            said.seek(max(0, said.seek(0, os.SEEK_END) - _KEPT))
+            return told.decode(errors="replace"), said.read(_KEPT).decode(errors="replace"), code
 
     @staticmethod
     def _why(said: str, code: int) -> str:

@@ -8,14 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from phalanx import _native
 from phalanx._reach import REVOKED, home
 from phalanx.deploying import hosts_file, wheels
-from phalanx.deploying.ssh import Call, Connection, host_of
+from phalanx.deploying.ssh import Call, Connection, Gate, host_of
 from phalanx.errors import DeployError, IdentityError
 from phalanx.grid import Grid
 
@@ -34,6 +33,9 @@ class Authority(Protocol):
 
     def is_good(self, certificate: str, name: str) -> bool:
         """Whether this grid has issued a certificate to this executor, it is not revoked, and not near its end."""
+
+    def is_taken(self, certificate: str, name: str) -> bool:
+        """Whether another executor than the one with this certificate has a good one of this name."""
 
 
 class Settings(NamedTuple):
@@ -54,6 +56,7 @@ class Settings(NamedTuple):
     name: str | None = None
     address: str | None = None
     identity: Path | None = None
+    gate: Gate | None = None
 
 
 class Done(NamedTuple):
@@ -79,33 +82,28 @@ class Deployment:
         Is called with a line after each step.
     """
 
-    _connecting = threading.Lock()
     _making = threading.Lock()
     _writing = threading.Lock()
 
     def __init__(self, machine: str, settings: Settings, shared: Path, say: Callable[[Done], None]) -> None:
-        self._machine, self._settings, self._shared = machine, settings, shared
+        self.machine, self._settings, self._shared = machine, settings, shared
         self._say_done, self._began = say, time.monotonic()
         self._facts: dict[str, Any] = {}
-        self._there: Connection | None = None
-        self._is_cut = False
-
-    def cut(self) -> None:
-        """Ends the connection; what goes on over it fails."""
-        self._is_cut = True
-        if self._there is not None:
-            self._there.close()
 
     def run(self) -> None:
         """Does all steps, or none where nothing is to be done. Raises DeployError and others of the family."""
         settings = self._settings
         wanted = settings.python or f"python{sys.version_info.major}.{sys.version_info.minor}"
         with self._connect(wanted) as there:
-            self._take(there)
             self._meet(there)
-            name, address = settings.name or name_of(self._machine), self._address(settings.port)
+            name, address = settings.name or name_of(self.machine), self._address(settings.port)
             if settings.name is None and (other := hosts_file.address(settings.hosts, name)):
                 self._check_same(name, address, other)
+            if settings.name is None and settings.authority.is_taken(self._facts["certificate"], name):
+                raise self._fail(
+                    f"another executor has a good certificate as {name}: say --name with another name. If this machine "
+                    f"had it before, say --name {name}, or take it back: phalanx grid revoke {name} --role executor"
+                )
             bundle = self._bundle()
             state, digest = self._facts["state"], bundle.digest
             is_there = self._facts["has_environment"] and state.get("digest") == digest
@@ -127,25 +125,26 @@ class Deployment:
         """Takes everything away."""
         settings = self._settings
         with self._connect(settings.python or "python3") as there:
-            self._take(there)
-            state = there.call("facts")["state"]
+            facts = there.call("facts")
+            state = facts["state"]
             removed = there.call("remove", with_spaces=with_spaces)
         if not removed:
-            self._say("nothing was deployed there")
+            self._say(f"nothing was deployed there, and nothing is removed: {facts['base']} has no deployed.json")
         for what in removed:
             self._say(f"removed {what}")
         if name := str(state.get("name") or ""):
-            self._forget(name)
+            self._forget(name, self._address(state.get("port", 0)))
+        if is_name(name):
             self._say(
                 f"its key is gone; to take its certificate back as well: phalanx grid revoke {name} --role executor"
             )
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: str, own: str) -> None:
         """Removes the line of the machine, which says its name itself. The line of another machine stays."""
-        hosts, own = self._settings.hosts, self._address(0).rpartition(":")[0]
+        hosts = self._settings.hosts
         with self._writing:
             known = hosts_file.address(hosts, name)
-            if known and known.rpartition(":")[0] == own:
+            if known and known == own:
                 hosts_file.remove(hosts, name)
                 self._say(f"removed {name} from {hosts}")
             elif known:
@@ -161,25 +160,16 @@ class Deployment:
 
     def _address(self, port: int) -> str:
         """Where the executor is reached from here."""
-        return f"{self._settings.address or host_of(Call(self._machine, self._settings.ssh))}:{port}"
+        return f"{self._settings.address or host_of(Call(self.machine, self._settings.ssh))}:{port}"
 
     def _connect(self, python: str) -> Connection:
-        """A connection. On a terminal they are made one by one, because ssh may ask for a password."""
-        asks = sys.stdin is not None and sys.stdin.isatty()
-        with self._connecting if asks else nullcontext():
-            return Connection(Call(self._machine, self._settings.ssh), python)
-
-    def _take(self, there: Connection) -> None:
-        """Notes the connection, so that it can be cut."""
-        self._there = there
-        if self._is_cut:
-            raise self._fail("interrupted")
+        return Connection(Call(self.machine, self._settings.ssh), python, self._settings.gate)
 
     def _say(self, text: str) -> None:
-        self._say_done(Done(time.monotonic() - self._began, self._machine, text))
+        self._say_done(Done(time.monotonic() - self._began, self.machine, text))
 
     def _fail(self, text: str) -> DeployError:
-        return DeployError(f"{self._machine}: {text}")
+        return DeployError(f"{self.machine}: {text}")
 
     def _meet(self, there: Connection) -> None:
         """Asks what the machine is, and refuses one on which phalanx cannot run."""
@@ -208,7 +198,7 @@ class Deployment:
         machine = wheels.Machine(_minor(facts["python"]), facts["machine"], facts["glibc"])
         with self._making:
             bundle = wheels.bundle(self._settings.wheel, machine, self._shared)
-        if why := _native.check_version(self._machine, bundle.version):
+        if why := _native.check_version(self.machine, bundle.version):
             raise DeployError(f"the wheel is of another version: {why}")
         return bundle
 
@@ -284,6 +274,11 @@ class Deployment:
 def _minor(version: str) -> tuple[int, int]:
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def is_name(name: str) -> bool:
+    """Whether a member can have this name."""
+    return re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name) is not None
 
 
 def name_of(machine: str) -> str:

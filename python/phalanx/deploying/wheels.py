@@ -1,7 +1,8 @@
 """Which wheels go to a machine: that of phalanx which fits it, and those of the libraries that phalanx needs.
 
-The wheels come from a file or folder that the user names. By default they come from this installation, or from
-``dist/``. An installed distribution is packed again: its record names its files, and its tags say where it runs.
+The wheels come from a file or folder that the user names. By default they come from this installation. One in a source
+tree takes those in ``dist`` of this tree. An installed distribution is packed again: its record names its files, and
+its tags say where it runs.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import NamedTuple
 from phalanx.errors import DeployError
 
 NAME = "phalanx-grid"
+#: Where ``make dist`` puts wheels, if this installation is a source tree.
+_DIST = Path(__file__).parents[3] / "dist"
 _WHEEL = re.compile(
     r"(?P<name>[^-]+)-(?P<version>[^-]+)(?:-\d[^-]*)?-(?P<pythons>[^-]+)-(?P<abis>[^-]+)-(?P<platforms>[^-]+)\.whl"
 )
@@ -68,7 +71,7 @@ def bundle(wheel: Path | None, machine: Machine, folder: Path) -> Bundle:
     Parameters
     ----------
     wheel
-        A wheel of phalanx, or a folder of wheels. None: those of this installation, or of ``dist/``.
+        A wheel of phalanx, or a folder of wheels. None: those of this installation, or of ``dist`` in its source tree.
     machine
         Where they are to run.
     folder
@@ -79,10 +82,10 @@ def bundle(wheel: Path | None, machine: Machine, folder: Path) -> Bundle:
     DeployError
         No wheel of phalanx fits.
     """
-    named = [wheel] if wheel and wheel.is_file() else sorted((wheel or Path("dist")).glob("*.whl"))
+    own = packed(NAME, folder) if wheel is None else None
+    place = wheel or _DIST
+    named = [own] if own else [place] if place.is_file() else sorted(place.glob("*.whl"))
     candidates = [it for it in named if _is_of(it, NAME)]
-    if wheel is None and (own := packed(NAME, folder)):
-        candidates.insert(0, own)
     fitting = [it for it in candidates if fits(it.name, machine)]
     if not fitting:
         raise DeployError(_none(wheel, candidates, machine))
@@ -134,7 +137,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _none(wheel: Path | None, candidates: list[Path], machine: Machine) -> str:
-    where = "this installation and the folder dist" if wheel is None else str(wheel)
+    where = f"this installation or {_DIST}" if wheel is None else str(wheel)
     found = f"only {', '.join(it.name for it in candidates)}" if candidates else "none at all"
     python = f"{machine.python[0]}.{machine.python[1]}"
     ask = f"pip download --dest wheels --only-binary :all: --platform manylinux_2_28_{machine.kind} --python-version"
@@ -179,9 +182,12 @@ def _libraries(wheel: Path, beside: list[Path], machine: Machine, folder: Path) 
 
 
 def _metadata(wheel: Path) -> list[str]:
-    with zipfile.ZipFile(wheel) as archive:
-        [name] = [it for it in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", it)]
-        text = archive.read(name).decode()
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            [name] = [it for it in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", it)]
+            text = archive.read(name).decode()
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise DeployError(f"{wheel} is no wheel: {error}") from None
     head = text.partition("\n\n")[0]
     return [line.partition(":")[2].strip() for line in head.splitlines() if line.startswith("Requires-Dist:")]
 
