@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from api.executors import Executors
 from click.testing import CliRunner, Result
+from phalanx.checking.executors import check_executor
 from phalanx.checking.findings import Findings
 from phalanx.cli import commands
+from phalanx.grid import Grid
 
 
 @pytest.fixture(autouse=True)
@@ -112,3 +114,17 @@ def test_clocks_and_versions_of_numpy_are_judged() -> None:
     assert verdicts == ["ok", "ok", "warning", "error", "ok", "ok", "ok", "warning", "warning"]
     assert "29 s ahead of" in found.all[2].text
     assert found.all[-1].mend == "pip install numpy==2.1"
+
+
+@pytest.mark.parametrize("words", [["--ssh", "'", "a@b"], ["a..b:7400"], ["a@b..c"]])
+def test_words_that_make_no_sense_are_usage_errors(words: list[str]) -> None:
+    result = CliRunner().invoke(commands, ["doctor", *words])
+    assert result.exit_code == 2, result.output
+
+
+def test_another_executor_than_the_deployed_one_is_an_error(executors: Executors) -> None:
+    address = executors.start("ws7")
+    grid = Grid([address], identity=executors.identity)
+    found = {it.about: it for it in check_executor(grid, address, "ws8")}
+    assert found["handshake"].verdict == "error"
+    assert found["handshake"].text == "ws7 answers there, and ws8 was deployed"

@@ -17,7 +17,7 @@ from phalanx.grid import Grid
 _CONNECT, _PLACE = 5.0, 10.0
 
 
-def check_executor(grid: Grid, machine: str) -> list[Finding]:
+def check_executor(grid: Grid, machine: str, deployed: str = "") -> list[Finding]:
     """All findings about an executor.
 
     Parameters
@@ -26,6 +26,8 @@ def check_executor(grid: Grid, machine: str) -> list[Finding]:
         Its machines, if the user named some, and who the user is.
     machine
         Its name in the grid, or an address.
+    deployed
+        The name under which it was deployed there, if that is known.
     """
     address = grid.address(machine)
     found = Findings(machine)
@@ -36,6 +38,9 @@ def check_executor(grid: Grid, machine: str) -> list[Finding]:
             answer = str(error)
         if isinstance(answer, str):
             found.fail("handshake", answer, _mend(answer))
+        elif deployed and answer[0] != deployed:
+            mend = "end the other executor there, or deploy with another --port"
+            found.fail("handshake", f"{answer[0]} answers there, and {deployed} was deployed", mend)
         else:
             _judge(found, grid, address, answer)
     return found.all
@@ -50,9 +55,9 @@ def _resolves(found: Findings, address: str) -> bool:
     host, port = _split(address)
     try:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         mend = "write its address into the hosts file: NAME = ADDRESS:PORT"
-        found.fail("name", f"{host} does not resolve ({error.strerror or error})", mend)
+        found.fail("name", f"{host} does not resolve ({getattr(error, 'strerror', None) or error})", mend)
         return False
     numbers = list(dict.fromkeys(str(place[4][0]) for place in places))
     found.ok("name", f"{host} is {', '.join(numbers)}")
@@ -139,7 +144,8 @@ _look.__module__ = "__main__"
 
 
 def _task(found: Findings, grid: Grid, address: str, name: str) -> None:
-    one = Grid([f"{name} = {address}"], identity=grid.reach.identity, policy=grid.reach.policy)
+    names = [it for it, place in grid.machines.items() if place == address]
+    one = grid.only(names[0]) if names else Grid([address], identity=grid.reach.identity, policy=grid.reach.policy)
     try:
         with one.manager(contract=ParDegree(1), patience=_PLACE, delegate=None) as manager:
             manager.submit(abs, -1).result()  # the first one waits for an interpreter

@@ -8,17 +8,17 @@ import time
 from phalanx import _native
 from phalanx.checking.executors import check_executor
 from phalanx.checking.findings import Finding, Findings, numpy_version
-from phalanx.deploying.ssh import Call, Connection, host_of
+from phalanx.deploying.ssh import Call, Connection, Gate, host_of
 from phalanx.errors import DeployError
 from phalanx.grid import Grid
 
 
-def check_machine(grid: Grid, call: Call) -> list[Finding]:
+def check_machine(grid: Grid, call: Call, gate: Gate | None = None) -> list[Finding]:
     """All findings about a machine, and about the executor that was deployed there."""
     found = Findings(call.machine)
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     try:
-        with Connection(call, f"python{here}") as there:
+        with Connection(call, f"python{here}", gate) as there:
             earliest = time.time()
             facts = there.call("facts")
             latest = time.time()
@@ -27,7 +27,7 @@ def check_machine(grid: Grid, call: Call) -> list[Finding]:
             found.clock(earliest, facts["time"], latest)
             state, base = facts["state"], facts["base"]
             again = f"phalanx deploy {call.machine}"
-            if not facts["has_environment"]:
+            if not facts["has_environment"] or not state.keys() >= {"digest", "name", "port"}:
                 found.warn("deployed", f"nothing is in {base}", again)
                 return found.all
             versions = there.call("installed", digest=state["digest"])
@@ -52,6 +52,13 @@ def check_machine(grid: Grid, call: Call) -> list[Finding]:
         found.fail("executor", f"does not run; its last words: {log or 'none'}", again)
         return found.all
     found.ok("executor", f"runs as {state['name']}, at port {state['port']}")
-    name, address = str(state["name"]), f"{host_of(call)}:{state['port']}"
-    known = grid if name in grid.machines else Grid([f"{name} = {address}"], identity=grid.reach.identity)
-    return [*found.all, *check_executor(known, name)]
+    address = f"{host_of(call)}:{state['port']}"
+    # The name that the user's hosts file has for this address. The machine's own word is none.
+    known = [name for name, place in grid.machines.items() if place == address]
+    return [*found.all, *check_executor(grid if known else _at(grid, address), (known or [address])[0], state["name"])]
+
+
+def _at(grid: Grid, address: str) -> Grid:
+    """A grid of one address, with the identity and the policy of another."""
+    reach = grid.reach
+    return Grid([address], identity=reach.identity, policy=reach.policy)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from concurrent.futures import ThreadPoolExecutor
 
 import click
@@ -15,7 +14,8 @@ from phalanx.checking.machines import check_machine
 from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import in_grid
 from phalanx.cli._streams import printable
-from phalanx.deploying.ssh import Call
+from phalanx.cli._words import split_words
+from phalanx.deploying.ssh import Call, Gate
 from phalanx.grid import Grid
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
@@ -35,11 +35,12 @@ _MOST = 16
     "--ssh",
     default="ssh",
     show_default=True,
+    callback=split_words,
     metavar="COMMAND",
     help="OpenSSH's client with options, like 'ssh -p 2222 -i key', for USER@HOST.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array of findings.")
-def doctor(machines: tuple[str, ...], grid: Grid, ssh: str, as_json: bool) -> int:
+def doctor(machines: tuple[str, ...], grid: Grid, ssh: tuple[str, ...], as_json: bool) -> int:
     """Find what is wrong, and say which command mends it.
 
     Without HOST it checks this machine: Python, libraries, programs, identities, the cage, limits and the kernel. HOST
@@ -51,23 +52,44 @@ def doctor(machines: tuple[str, ...], grid: Grid, ssh: str, as_json: bool) -> in
     for machine in machines:
         if machine.startswith("-") or not machine.isprintable():
             raise click.UsageError(f"{printable(machine)!r} is no machine: write a name, HOST:PORT or USER@HOST")
-    if not machines:
-        found = check_here()
-    else:
-        command = (*shlex.split(ssh),) or ("ssh",)
-
-        def check(machine: str) -> list[Finding]:
-            if "@" in machine:
-                return check_machine(grid, Call(machine, command))
-            return check_executor(grid, machine)
-
-        with ThreadPoolExecutor(min(_MOST, len(machines))) as pool:
-            found = [finding for findings in pool.map(check, machines) for finding in findings]
+        _check_host(machine)
+    found = _check_all(grid, machines, ssh or ("ssh",)) if machines else check_here()
     if as_json:
         click.echo(json.dumps([finding._asdict() for finding in found], indent=2))
     else:
         _print(found)
     return int(any(finding.verdict == "error" for finding in found))
+
+
+def _check_host(machine: str) -> None:
+    """Raises a usage error for a host of which no name can be looked up, like one with an empty part."""
+    try:
+        machine.rpartition("@")[2].encode("idna")
+    except UnicodeError as error:
+        raise click.UsageError(f"{printable(machine)!r} is no machine: {error}") from None
+
+
+def _check_all(grid: Grid, machines: tuple[str, ...], ssh: tuple[str, ...]) -> list[Finding]:
+    """The findings about all machines, which are looked at at the same time."""
+    gate = Gate()
+
+    def check(machine: str) -> list[Finding]:
+        try:
+            if "@" in machine:
+                return check_machine(grid, Call(machine, ssh), gate)
+            return check_executor(grid, machine)
+        except click.ClickException:
+            raise
+        except Exception as error:  # one machine must not stop the others
+            return [Finding(machine, "machine", "error", f"{type(error).__name__}: {error}")]
+
+    with ThreadPoolExecutor(min(_MOST, len(machines))) as pool:
+        try:
+            return [finding for findings in pool.map(check, machines) for finding in findings]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            gate.shut()
+            raise
 
 
 def _print(found: list[Finding]) -> None:
