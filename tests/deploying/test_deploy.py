@@ -434,3 +434,18 @@ def test_a_name_that_no_member_can_have_is_refused_before_ssh(grid: Machines) ->
     result = CliRunner().invoke(commands, ["deploy", "--name", "A_b", "one"])
     assert result.exit_code == 2
     assert "is no name for a member" in result.output
+
+
+def test_ssh_ends_with_a_process_that_is_killed(grid: Machines, wheel: Path, tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text("import sys, time\n'-m' in sys.orig_argv and time.sleep(1000)\n")
+    home = grid.add("one", PYTHONPATH=str(slow))
+    words = ["deploy", "--ssh", grid.ssh, "--wheel", str(wheel), "one"]
+    command = [str(Path(sys.executable).with_name("phalanx")), *words]
+    process = Process(command, title="deploy", files=tmp_path / "deploy", cwd=tmp_path, env=os.environ)
+    incoming = home / ".local/share/phalanx/incoming"
+    until(incoming.exists, timeout=60, what=f"the wheels to arrive: {process.report()}")
+    process.signal(signal.SIGKILL)
+    process.wait(timeout=60)
+    until(lambda: "ssh -M" not in processes(), timeout=30, what="the end of the shared ssh")

@@ -200,6 +200,8 @@ def _all(deployments: dict[str, Deployment], work: Callable[[Deployment], None],
             _complain(str(error))
         except Exception as error:  # one machine must not stop the others
             failed.set()
+            if gate.is_shut:  # the connection was cut, which may fail in any way
+                return
             _complain(f"{deployment.machine}: {type(error).__name__}: {error}")
 
     began = time.monotonic()

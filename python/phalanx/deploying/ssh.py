@@ -92,6 +92,13 @@ class Gate:
             connection.close()
 
 
+def _end_of(messages: Path) -> str:
+    """The last messages in a file."""
+    with messages.open("rb") as said:
+        said.seek(max(0, said.seek(0, os.SEEK_END) - _KEPT))
+        return said.read(_KEPT).decode(errors="replace")
+
+
 def _has_terminal() -> bool:
     """Whether ssh can ask: it opens the terminal itself, whatever standard input is."""
     try:
@@ -248,7 +255,7 @@ class Connection:
                 raise DeployError(f"{self._machine}: interrupted")
             code = self._master.poll()
             if code is not None:
-                raise DeployError(f"{self._machine}: {self._why(messages.read_text(errors='replace'), code)}")
+                raise DeployError(f"{self._machine}: {self._why(_end_of(messages), code)}")
             time.sleep(_PAUSE)
 
     def _find(self, python: str) -> str:
@@ -266,7 +273,7 @@ class Connection:
         """What a command prints there, what it and ssh complain about, and its exit status."""
         words = [*self._ssh, "-o", "ControlMaster=no", "--", self._machine, command]
         pipe, messages = subprocess.PIPE, self._folder / secrets.token_hex(4)
-        with messages.open("w+b") as said, subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=said) as process:
+        with messages.open("wb") as said, subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=said) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             timer = threading.Timer(_PATIENCE, process.kill)
@@ -283,8 +290,7 @@ class Connection:
                 code = process.wait()
             finally:
                 timer.cancel()
-            said.seek(max(0, said.seek(0, os.SEEK_END) - _KEPT))
-            return told.decode(errors="replace"), said.read(_KEPT).decode(errors="replace"), code
+            return told.decode(errors="replace"), _end_of(messages), code
 
     @staticmethod
     def _why(said: str, code: int) -> str:
