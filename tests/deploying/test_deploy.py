@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -443,9 +444,14 @@ def test_ssh_ends_with_a_process_that_is_killed(grid: Machines, wheel: Path, tmp
     home = grid.add("one", PYTHONPATH=str(slow))
     words = ["deploy", "--ssh", grid.ssh, "--wheel", str(wheel), "one"]
     command = [str(Path(sys.executable).with_name("phalanx")), *words]
-    process = Process(command, title="deploy", files=tmp_path / "deploy", cwd=tmp_path, env=os.environ)
+    process = Process(
+        command, title="deploy", files=tmp_path / "deploy", cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
     incoming = home / ".local/share/phalanx/incoming"
     until(incoming.exists, timeout=60, what=f"the wheels to arrive: {process.report()}")
+    folders = set(re.findall(r"ControlPath=(\S+)/socket", processes()))
     process.signal(signal.SIGKILL)
     process.wait(timeout=60)
     until(lambda: "ssh -M" not in processes(), timeout=30, what="the end of the shared ssh")
+    for folder in folders:
+        shutil.rmtree(folder)
