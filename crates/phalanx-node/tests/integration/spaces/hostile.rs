@@ -2,17 +2,23 @@
 
 use super::common::*;
 use phalanx_core::error::SpaceError;
-use phalanx_core::level::Mark;
+use phalanx_core::level::{Level, LevelSet, Mark};
 use phalanx_core::space::{Get, MOST_CLIENTS, Once, OutOptions, Pattern, Seat};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
-use phalanx_core::wire::{decode, encode};
+use phalanx_core::wire::{VERSION, decode, encode};
 use phalanx_net::dial::dial;
+use phalanx_net::identity::{Member, Revoked, Role, fingerprint};
 use phalanx_net::link::Link;
 use phalanx_net::preamble::Preamble;
-use phalanx_net::socket::Socket;
+use phalanx_net::socket::{Listener, Socket};
+use phalanx_net::tls::offer;
 use phalanx_node::space::ServerOptions;
 use proptest::prelude::*;
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A connection that has said what it is for, and nothing yet of what it wants.
 fn connection(at: &AtPath) -> Socket {
@@ -170,6 +176,85 @@ fn more_clients_than_allowed_are_refused_and_the_others_served() {
     out(&clients[0], tuple("a", 1)).unwrap();
     clients[2].close();
     until("a free place", || at.try_client("todo", None).is_ok());
+}
+
+/// Opens any space, and then sends beats without pause until the client is gone. `read`: they have waited, and were read then.
+fn flood(mut socket: Socket, own: &Member, read: &AtomicBool) {
+    let mut timed = socket.until(Instant::now() + PATIENCE);
+    let said = Preamble::read(&mut timed).unwrap();
+    let shaken = offer(own.server().unwrap(), [LevelSet::from(Level::Private); 3], &said.bytes(), &mut timed).unwrap();
+    let (link, mut reader) = Link::direct(socket, Some(shaken), 1 << 20).unwrap();
+    let mut asked = None;
+    while asked.is_none() {
+        reader.receive(PATIENCE, &mut |frame| asked = decode(&frame.header).ok()).unwrap();
+    }
+    let Some(ToSpace::Open { request, .. }) = asked else { panic!("{asked:?}") };
+    let (phalanx, members) = (VERSION.to_owned(), Vec::new());
+    let opened = FromSpace::Opened {
+        request,
+        phalanx,
+        created: true,
+        secure: false,
+        durable: false,
+        most_body: 1 << 20,
+        members,
+        identity: 1,
+    };
+    link.queue(Mark::None, encode(&opened, 0), Vec::new());
+    let (beats, mut waits) = (encode(&FromSpace::Beat, 0).repeat(1 << 14), false);
+    while reader.receive(Duration::from_millis(1), &mut |_| ()).is_ok() {
+        if link.waiting_bytes() < 4 << 20 {
+            link.queue(Mark::None, beats.clone(), Vec::new());
+            link.flush();
+            continue;
+        }
+        let before = link.waiting_bytes();
+        if link.finish(Duration::from_millis(300)).is_err() {
+            break;
+        }
+        match link.waiting_bytes() == before {
+            true => waits = true,
+            false if waits => read.store(true, Ordering::Relaxed),
+            false => {}
+        }
+    }
+}
+
+#[test]
+fn a_server_that_never_pauses_keeps_no_revoked_link_alive() {
+    let (at, folder) = (AtPort::start(all_private(), None), tempfile::tempdir().unwrap());
+    let list = folder.path().join("list");
+    let ada = at.member(Role::User, "ada").heeding(vec![list.clone()]);
+    let text = at.authority.issue(Role::Executor, "ws7").unwrap();
+    let ws7 = Member::parse(&text, Role::Executor).unwrap();
+    let revoked = Revoked {
+        when: "2026-01-02T03:04:05Z".to_owned(),
+        role: Role::Executor,
+        name: "ws7".to_owned(),
+        fingerprint: fingerprint(&ws7.own().certificate),
+    };
+    let log = phalanx_node::log::Log::nowhere();
+    let options = ServerOptions { policy: all_private(), ..ServerOptions::default() };
+    let other = phalanx_node::space::Server::start(&"127.0.0.1:0".parse().unwrap(), Some(ws7), options, log).unwrap();
+    let open = |address: String| reach(&address, Some(ada.clone()), all_private(), Some(Default::default())).unwrap();
+    let to_revoked = open(format!("{}/todo", other.address()));
+    let (listener, liar, read) =
+        (Listener::bind("127.0.0.1:0").unwrap(), at.member(Role::Executor, "liar"), Arc::default());
+    let address = listener.address().unwrap();
+    let noted: Arc<AtomicBool> = Arc::clone(&read);
+    let flooding = thread::spawn(move || flood(listener.accept().unwrap().0, &liar, &noted));
+    let flooded = open(format!("{address}/todo"));
+    until("a look at the idle client", || read.load(Ordering::Relaxed));
+    std::fs::write(&list, at.authority.revoke(None, vec![revoked]).unwrap()).unwrap();
+    until("the end of the revoked link", || {
+        to_revoked.look();
+        to_revoked.has_ended()
+    });
+    assert!(!flooded.has_ended());
+    flooded.close();
+    flooding.join().unwrap();
+    other.close();
+    at.server.close();
 }
 
 proptest! {
