@@ -129,12 +129,12 @@ def _farm_lines(peers: dict[str, Any]) -> list[Line]:
         return Line(f"grain of 90 %, {what}", f"{grains[ours]:.3f} ms", f"{grains[theirs]:.3f} ms",
                     grains[ours] / grains[theirs], reach, False)  # fmt: skip
 
-    return [
-        null("private / clear", "phalanx-private", "phalanx", 0.9),
-        null("loop over pipes, Python's TLS / clear", "pipes-tls", "pipes", 0.0),
-        grain("private / clear", "phalanx-private", "phalanx", 1.2),
-        grain("loop over pipes, Python's TLS / clear", "pipes-tls", "pipes", float("inf")),
-    ]
+    own = "private / clear", "phalanx-private", "phalanx"
+    beside = "loop over pipes, Python's TLS / clear", "pipes-tls", "pipes"
+    lines = [null(*own, 0.9), grain(*own, 1.2)]
+    if beside[1] not in peers:  # it is not installed, and the farm's benchmark has said so
+        return lines
+    return [lines[0], null(*beside, 0.0), lines[1], grain(*beside, float("inf"))]
 
 
 def _mixed_line(mixed: dict[str, list[float]]) -> Line:
