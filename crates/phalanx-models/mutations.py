@@ -162,9 +162,10 @@ def main() -> int:
     missed = 0
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        for name in ("Cargo.toml", "Cargo.lock", "clippy.toml", "crates"):
-            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            copy(ROOT / name, folder / name)
+        # Files are new: cargo would take those with the times of the sources for what the last run has compiled.
+        for name in ("Cargo.toml", "Cargo.lock", "clippy.toml"):
+            shutil.copy(ROOT / name, folder / name)
+        shutil.copytree(ROOT / "crates", folder / "crates", copy_function=shutil.copy)
         assert not check(folder), "the models find something without a mutation"
         for mutation in chosen:
             found = mutate(folder, mutation)

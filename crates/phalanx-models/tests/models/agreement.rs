@@ -85,5 +85,9 @@ fn check(client: &Policy, server: &Policy, offer: [LevelSet; 3], levels: Levels)
         }
         assert!(offer[mark as usize].contains(level), "{}", pair());
         assert!(!breaks(client, mark, level) && !breaks(server, mark, level), "{}", pair());
+        let about = client.rules.iter().filter(|rule| rule.mark.is_none_or(|its| its == mark));
+        if let [Bound::Preferred(wished)] = about.map(|rule| rule.bound).collect::<Vec<_>>()[..] {
+            assert!(level >= wished, "{}", pair());
+        }
     }
 }

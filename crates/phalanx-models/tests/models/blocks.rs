@@ -160,6 +160,10 @@ impl Model for Link {
     }
 
     fn check(&self, state: &Received, _: bool) -> Result<(), String> {
+        let is_untouched = state.deliveries.iter().enumerate().all(|(at, delivery)| *delivery == (at, Way::Whole));
+        if is_untouched && state.refused {
+            return Err("what nobody has touched is refused".to_owned());
+        }
         if let Some((level, _)) = state.taken.iter().find(|(level, _)| *level < self.levels.base) {
             return Err(format!("a block of the level {level} is taken"));
         }
