@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "phalanx-core": ["cage fairness ids level error text", "wire", "event", "flow launch space spmd transfer", "root"],
     "phalanx-net": [
-        "address copy forks pages preamble private_folder replace sync",
+        "address copy pages preamble private_folder replace sync",
+        "forks",
         "body",
         "memory seal",
         "connection frames sealed socket",

@@ -1,10 +1,14 @@
 //! Detects forks of this process without a system call, because a fork must not use some of its parent's resources.
 
+use crate::sync::lock;
 use std::io;
+use std::sync::Mutex;
 #[cfg(unix)]
 use std::sync::Once;
 #[cfg(unix)]
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 #[cfg(unix)]
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -28,6 +32,39 @@ pub fn process() -> u32 {
 pub fn so_far() -> u64 {
     count();
     BEGUN_AND_DONE.load(Ordering::SeqCst)
+}
+
+/// State that belongs to one process. A fork begins with empty state, because it has none of its parent's threads.
+#[derive(Debug, Default)]
+pub struct OfProcess<T>(Mutex<(u32, T)>);
+
+/// Tries to take a lock that is held for a moment only, and the pause between two of them.
+const TRIES: usize = 20;
+const BETWEEN: Duration = Duration::from_millis(5);
+
+impl<T: Default> OfProcess<T> {
+    /// Calls `work` with the state of the calling process. `None`: this is a fork, and the thread that held the lock does not
+    /// exist here, so that the state stays locked.
+    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let process = process();
+        let attempt = |_| {
+            self.0.try_lock().ok().or_else(|| {
+                thread::sleep(BETWEEN);
+                None
+            })
+        };
+        let mut state = (0..TRIES).find_map(attempt)?;
+        if state.0 != process {
+            *state = (process, T::default());
+        }
+        Some(work(&mut state.1))
+    }
+
+    /// Calls `work` with the state, unless it belongs to another process. For a thread of the process that has used it before.
+    pub fn again<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let mut state = lock(&self.0);
+        (state.0 == process()).then(|| work(&mut state.1))
+    }
 }
 
 /// The process that made something which its forks must not use: a key whose numbers must not repeat, or a socket whose

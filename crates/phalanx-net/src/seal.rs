@@ -81,7 +81,7 @@ pub fn has_tag(level: Level) -> bool {
     level >= Level::Safe
 }
 
-/// What a handshake leaves for one direction.
+/// The secrets of one direction after a handshake, and the number of its next record.
 pub struct Secrets {
     /// The application traffic secret of TLS.
     pub traffic: Zeroizing<[u8; SECRET]>,
@@ -120,12 +120,12 @@ impl std::fmt::Debug for Context {
     }
 }
 
-/// What a record held.
+/// The content of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// A payload.
     Payload,
-    /// A message of TLS, which was dealt with.
+    /// A key update. The next record has the next key.
     Message,
 }
 

@@ -141,7 +141,7 @@ impl Opener {
     }
 
     /// Checks a block whose payload was received where it stays.
-    pub fn open_placed(&mut self, placed: &Placed, payload: &[u8]) -> Result<()> {
+    pub fn check_placed(&mut self, placed: &Placed, payload: &[u8]) -> Result<()> {
         self.check(placed.block(), payload, placed.tag())
     }
 

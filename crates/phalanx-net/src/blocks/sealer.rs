@@ -7,7 +7,7 @@ use crate::seal::{Context, HEAD, RECORD_TAIL, TAG, UPDATE, has_tag, head};
 use phalanx_core::level::Level;
 use std::io::{Error, ErrorKind, Result};
 
-/// What stands before and behind the payload of a block that is not private.
+/// The head and the tag of a block that is not private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Around {
     /// The bytes before the payload.
@@ -40,7 +40,7 @@ impl Sealer {
         self.owner.check()
     }
 
-    /// Protects a payload of `length` bytes that goes as it is, in pieces. A private one does not.
+    /// Makes the head and the tag of a block whose payload of `length` bytes is sent as it is, in pieces. Fails for a private block.
     pub fn enclose<'a>(
         &mut self,
         level: Level,
@@ -62,7 +62,7 @@ impl Sealer {
         Ok(Around { head, tag })
     }
 
-    /// Appends a block with a copy of the payload's pieces. A private one is encrypted there.
+    /// Appends a block with a copy of the payload's pieces. The payload of a private block is encrypted in `out`.
     #[inline]
     pub fn append<'a>(
         &mut self,
@@ -73,15 +73,17 @@ impl Sealer {
         let length = pieces.clone().map(<[u8]>::len).sum();
         if level == Level::Private {
             self.begin(level, length)?;
+            let Some(keys) = &mut self.keys else { return Ok(()) };
             let mut update = [0; UPDATE];
-            if self.update_due(&mut update) {
+            if keys.update_due(&mut update) {
                 out.extend_from_slice(&update);
             }
             let start = out.len();
             out.extend_from_slice(&[0; HEAD]);
             pieces.for_each(|piece| append(out, piece));
             out.extend_from_slice(&[0; RECORD_TAIL]);
-            return self.seal(&mut out[start..]);
+            keys.seal_record(&mut out[start..]);
+            return Ok(());
         }
         let Around { head, tag } = self.enclose(level, length, pieces.clone())?;
         out.extend_from_slice(&head);
@@ -90,7 +92,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// Puts a message of TLS into these bytes, which goes before the next private block, if one is due. Whether it is.
+    /// Writes the key update of TLS into `out` if one must precede the next private block. Returns whether it did.
     #[inline]
     pub fn update_due(&mut self, out: &mut [u8; UPDATE]) -> bool {
         self.owner.check().is_ok() && self.keys.as_mut().is_some_and(|keys| keys.update_due(out))

@@ -71,7 +71,7 @@ impl Receiver {
             }
             // SAFETY: every byte of the payload has come.
             let whole: Vec<u8> = place.iter().map(|byte| unsafe { byte.assume_init() }).collect();
-            self.opener.open_placed(&placed, &whole)?;
+            self.opener.check_placed(&placed, &whole)?;
             self.note(placed.block().level(), &whole);
             self.kept = placed.next().to_vec();
         }

@@ -5,7 +5,7 @@
 //! same scope. So these links share what was shown last.
 
 use super::{Expected, Target, dial};
-use crate::forks;
+use crate::forks::OfProcess;
 use crate::identity::{Client, Courier, Ends, Holder};
 use crate::preamble::Preamble;
 use crate::sync::lock;
@@ -13,7 +13,7 @@ use phalanx_core::level::Levels;
 use phalanx_core::wire::NewsDigest;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -23,9 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: u64 = 5;
 /// Most handshakes of this process at the same time. A further one is tried again after the pause.
 const MOST: usize = 8;
-/// Tries to take a lock that is held for a moment only, and the pause between two of them.
-const TRIES: usize = 20;
-const BETWEEN: Duration = Duration::from_millis(5);
 
 /// One open link.
 #[derive(Debug)]
@@ -49,55 +46,40 @@ struct Shown {
 /// Links that one handshake prolongs: the server, where it is reached, the service, and the delegation's holder, user and scope.
 type Together = (Holder, String, Vec<u8>, String);
 
-/// What the links of this process have shown.
+/// The delegations that this process has shown to servers.
 #[derive(Debug, Default)]
 struct Registry {
-    /// A fork has none of its parent's threads.
-    process: u32,
     shown: HashMap<Together, Weak<Mutex<Shown>>>,
     /// The number of handshakes at this moment.
     underway: usize,
 }
 
-static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
-
-/// The registry of this process. `None`: in a fork, the thread that held the lock does not exist, so that it stays locked.
-fn registry() -> Option<MutexGuard<'static, Registry>> {
-    let attempt = |_| {
-        REGISTRY.try_lock().ok().or_else(|| {
-            thread::sleep(BETWEEN);
-            None
-        })
-    };
-    let (process, mut registry) = (forks::process(), (0..TRIES).find_map(attempt)?);
-    if registry.process != process {
-        *registry = Registry { process, ..Registry::default() };
-    }
-    Some(registry)
-}
+static REGISTRY: LazyLock<OfProcess<Registry>> = LazyLock::new(OfProcess::default);
 
 /// A handshake that is underway until this is dropped.
 #[derive(Debug)]
-struct Underway(u32);
+struct Underway;
 
 impl Underway {
     /// `None`: there are too many.
     fn enter() -> Option<Underway> {
-        let mut registry = registry().filter(|registry| registry.underway < MOST)?;
-        registry.underway += 1;
-        Some(Underway(registry.process))
+        let enters = REGISTRY.with(|registry| {
+            let has_room = registry.underway < MOST;
+            registry.underway += usize::from(has_room);
+            has_room
+        });
+        enters.filter(|enters| *enters).map(|_| Underway)
     }
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        let registry = registry().filter(|registry| registry.process == self.0);
-        registry.into_iter().for_each(|mut registry| registry.underway -= 1);
+        REGISTRY.again(|registry| registry.underway = registry.underway.saturating_sub(1));
     }
 }
 
 impl Registry {
-    /// What these links have shown last, which is at least this.
+    /// The delegation that these links have shown last. It ends at `until` or later.
     fn share(&mut self, together: Together, until: u64) -> Arc<Mutex<Shown>> {
         self.shown.retain(|_, shown| shown.strong_count() > 0);
         let before = self.shown.get(&together).and_then(Weak::upgrade);
@@ -139,7 +121,7 @@ impl Prolonging {
         let (place, bytes) = (format!("{target:?}"), service.bytes());
         let together = |server| (server, place, bytes, who);
         let server = Holder::of(&CertificateDer::from(certificate)).ok();
-        let shared = server.and_then(|server| Some(registry()?.share(together(server), until)));
+        let shared = server.and_then(|server| REGISTRY.with(|registry| registry.share(together(server), until)));
         let shown = shared.unwrap_or_else(|| Arc::new(Mutex::new(Shown::until(until))));
         let (client, target, certificate) = (client.clone(), target.clone(), certificate.to_vec());
         Some(Arc::new(Prolonging { client, target, preamble, certificate, levels, shown }))

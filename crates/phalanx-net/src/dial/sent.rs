@@ -3,7 +3,7 @@
 //! A courier runs in the background, so that no service waits for it. At its end a program waits for a moment, see [`finish`].
 
 use super::{Expected, Target, dial};
-use crate::forks;
+use crate::forks::OfProcess;
 use crate::identity::{Client, Courier, Ends, Holder};
 use crate::news::{Exchange, LASTS, LEVELS, note_unwritten, talk};
 use crate::preamble::Preamble;
@@ -13,7 +13,7 @@ use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,10 +30,8 @@ const REST: Duration = Duration::from_secs(60);
 const BACKOFF: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
 /// Most pairs of ends that are remembered. A further one displaces the oldest.
 const MOST_REMEMBERED: usize = 256;
-/// Pause between two looks whether all couriers are back, and between two tries to lock.
+/// Pause between two looks whether all couriers are back.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Tries to take a lock that is held for a moment only.
-const TRIES: usize = 20;
 
 /// The server, whose certificate may be renewed, and the files of this end's news.
 type Pair = (Holder, Vec<PathBuf>);
@@ -41,8 +39,6 @@ type Pair = (Holder, Vec<PathBuf>);
 /// The couriers of this process.
 #[derive(Debug, Default)]
 struct Underway {
-    /// A fork has none of its parent's threads.
-    process: u32,
     pairs: Vec<Pair>,
     /// The last courier of each pair.
     told: HashMap<Pair, Told>,
@@ -101,7 +97,7 @@ fn doubled(rest: Duration, times: u32) -> Duration {
     REST.min(rest * (1 << times.min(16)))
 }
 
-static UNDERWAY: LazyLock<Mutex<Underway>> = LazyLock::new(Mutex::default);
+static UNDERWAY: LazyLock<OfProcess<Underway>> = LazyLock::new(OfProcess::default);
 
 /// Carries news to the server at one end of a link, and from there.
 #[derive(Debug)]
@@ -170,39 +166,26 @@ fn carry(client: &Client, target: &Target, certificate: &[u8]) -> io::Result<()>
 
 /// Takes note that a courier leaves with these news. Whether it may: one at a time for each pair, and not too often.
 fn enter(pair: &Pair, ours: NewsDigest) -> bool {
-    let Some(mut underway) = underway() else { return false };
-    if underway.pairs.len() >= MOST || underway.pairs.contains(pair) || !underway.note(pair, ours) {
-        return false;
-    }
-    underway.pairs.push(pair.clone());
-    true
+    let enters = UNDERWAY.with(|underway| {
+        if underway.pairs.len() >= MOST || underway.pairs.contains(pair) || !underway.note(pair, ours) {
+            return false;
+        }
+        underway.pairs.push(pair.clone());
+        true
+    });
+    enters == Some(true)
 }
 
 /// Takes note of whether a courier has told everything.
 fn conclude(pair: &Pair, is_told: bool) {
-    let mut underway = lock(&UNDERWAY); // this thread is of the process that has locked it before
-    if let Some(told) = underway.told.get_mut(pair) {
-        told.failures = if is_told { 0 } else { told.failures.saturating_add(1) };
-        if !is_told {
-            told.when = Instant::now();
+    UNDERWAY.again(|underway| {
+        if let Some(told) = underway.told.get_mut(pair) {
+            told.failures = if is_told { 0 } else { told.failures.saturating_add(1) };
+            if !is_told {
+                told.when = Instant::now();
+            }
         }
-    }
-}
-
-/// The couriers of this process. `None`: in a fork, the thread that held the lock does not exist, so that it stays locked.
-fn underway() -> Option<MutexGuard<'static, Underway>> {
-    let process = forks::process();
-    let mut tries = (0..TRIES).map(|_| UNDERWAY.try_lock().ok().or_else(|| pause(PAUSE)));
-    let mut underway = tries.find_map(|locked| locked)?;
-    if underway.process != process {
-        *underway = Underway { process, ..Underway::default() };
-    }
-    Some(underway)
-}
-
-fn pause<T>(time: Duration) -> Option<T> {
-    thread::sleep(time);
-    None
+    });
 }
 
 /// A courier is back when this is dropped.
@@ -210,8 +193,7 @@ struct Back(Pair);
 
 impl Drop for Back {
     fn drop(&mut self) {
-        // It was locked in this process before, so that a thread of this process holds it.
-        lock(&UNDERWAY).pairs.retain(|pair| *pair != self.0);
+        UNDERWAY.again(|underway| underway.pairs.retain(|pair| *pair != self.0));
     }
 }
 
@@ -219,7 +201,7 @@ impl Drop for Back {
 /// delivered by then travel with the next link.
 pub fn finish(patience: Duration) {
     let until = Instant::now() + patience.min(LASTS);
-    while underway().is_some_and(|underway| !underway.pairs.is_empty()) && Instant::now() < until {
+    while UNDERWAY.with(|underway| !underway.pairs.is_empty()) == Some(true) && Instant::now() < until {
         thread::sleep(PAUSE);
     }
 }

@@ -425,7 +425,7 @@ impl Client {
         self.acting().map(|acting| acting.delegation.until)
     }
 
-    /// What the process has shown, if it acts for a user.
+    /// The delegation that the process shows, if it acts for a user.
     pub(crate) fn acting(&self) -> Option<&Acting> {
         self.acts.as_ref().map(|acts| &acts.acting)
     }

@@ -118,7 +118,7 @@ pub struct Link {
     owner: Owner,
     /// Called about once a second.
     idle: OnceLock<Idle>,
-    /// At a client: what looks after the news, or after the delegation.
+    /// At a client: the courier of the news, or the one that prolongs the delegation.
     courier: OnceLock<Arc<dyn Courier>>,
 }
 
@@ -220,7 +220,7 @@ impl Link {
         (link, reader)
     }
 
-    /// At a client: what the server says about its news goes to the courier.
+    /// At a client: passes the digest of the server's news to the courier.
     fn attend(&self, reader: &mut Reader, courier: Option<Arc<dyn Courier>>) {
         courier.iter().for_each(|courier| drop(self.courier.set(courier.clone())));
         reader.hear(courier);

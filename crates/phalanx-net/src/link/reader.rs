@@ -390,7 +390,7 @@ impl Reader {
         // SAFETY: the whole payload was read.
         let payload = unsafe { std::slice::from_raw_parts(payload.as_ptr().cast::<u8>(), length) };
         let opener = self.opener.as_mut().expect("blocks come with keys only");
-        timed(placed.block(), self.link.counters(), || opener.open_placed(&placed, payload))?;
+        timed(placed.block(), self.link.counters(), || opener.check_placed(&placed, payload))?;
         // SAFETY: they were read and decrypted.
         unsafe { body.advance(length) };
         self.assembler.finish(on_frame);

@@ -5,11 +5,11 @@ use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// What could not be written, and the sentence that says why: each is said once.
+/// The kinds of news that could not be written, each with a sentence that says why. A program shows each once.
 static UNWRITTEN: Mutex<BTreeMap<&str, String>> = Mutex::new(BTreeMap::new());
 
 impl Learned {
-    /// What could not be written, each with a sentence that also says why.
+    /// The kinds of news that could not be written, each with a sentence that also says why.
     pub fn unwritten(&self) -> impl Iterator<Item = (&'static str, String)> {
         let list = self.list.as_ref().and_then(|taken| taken.unwritten.as_ref());
         let kinds = [
@@ -20,7 +20,7 @@ impl Learned {
     }
 }
 
-/// Notes what could not be written.
+/// Notes the kinds of news that could not be written.
 pub fn note_unwritten(learned: &Learned) {
     for (what, sentence) in learned.unwritten() {
         lock(&UNWRITTEN).entry(what).or_insert(sentence);

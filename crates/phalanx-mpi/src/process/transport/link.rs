@@ -342,7 +342,7 @@ impl Link {
         // SAFETY: the place is lent, and has this room.
         let payload = unsafe { std::slice::from_raw_parts_mut(place.start, length) };
         if let Some(Protection { opener, .. }) = &mut self.protection {
-            opener.open_placed(&placed, payload)?;
+            opener.check_placed(&placed, payload)?;
             self.level = placed.block().level();
         }
         self.raw = 0..placed.next().len();
