@@ -13,3 +13,17 @@ def split_words(context: click.Context, option: click.Parameter, text: str) -> t
         return (*shlex.split(text),)
     except ValueError as error:
         raise click.BadParameter(f"{text!r}: {error}", context, option) from error
+
+
+def _ssh(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
+    return split_words(context, option, text) or ("ssh",)
+
+
+SSH = click.option(
+    "--ssh",
+    default="ssh",
+    show_default=True,
+    callback=_ssh,
+    metavar="COMMAND",
+    help="OpenSSH's client with options, like 'ssh -p 2222 -i key'.",
+)

@@ -6,7 +6,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,11 @@ from phalanx.cli._grid_options import IDENTITY
 from phalanx.cli._numbers import Count
 from phalanx.cli._streams import printable
 from phalanx.cli._there import explain_at_end
-from phalanx.cli._words import split_words
-from phalanx.cli.grid import Signer
-from phalanx.deploying.ssh import Gate
+from phalanx.cli._words import SSH, split_words
+from phalanx.cli.grid import DAYS, PASSPHRASE, Signer
+from phalanx.deploying.ssh import Gate, for_each
 from phalanx.deploying.steps import Deployment, Done, Settings, is_name, name_of
 from phalanx.errors import DeployError, PhalanxError
-
-#: Machines at a time.
-_MOST = 16
 
 
 @click.command(
@@ -82,26 +78,9 @@ _MOST = 16
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A static uv, which makes the environment there. [default: Python's venv, or a uv where that is missing]",
 )
-@click.option(
-    "--ssh",
-    default="ssh",
-    show_default=True,
-    callback=split_words,
-    metavar="COMMAND",
-    help="OpenSSH's client with options, like 'ssh -p 2222 -i key'.",
-)
-@click.option(
-    "--days",
-    type=Count(1, 36500),
-    default=365,
-    show_default=True,
-    help="How many days certificates last, at most 36500.",
-)
-@click.option(
-    "--passphrase-file",
-    type=click.Path(path_type=Path),
-    help="A file with the passphrase of the authority in its first line, instead of asking for it.",
-)
+@SSH
+@DAYS
+@PASSPHRASE
 @IDENTITY
 @click.option("--remove", is_flag=True, help="Take away all that was deployed, and the lines in the hosts file.")
 @click.option("--with-spaces", is_flag=True, help="With --remove: remove durable spaces too.")
@@ -150,7 +129,7 @@ def deploy(
     if not remove:
         words = _serving(words, identity or home() / USER)
     gate = Gate()
-    settings = Settings(signer, hosts, wheel, uv, python, port, words, ssh or ("ssh",), name, address, identity, gate)
+    settings = Settings(signer, hosts, wheel, uv, python, port, words, ssh, name, address, identity, gate)
     with tempfile.TemporaryDirectory(prefix="phalanx-deploy-") as folder:
         deployments = {it: Deployment(it, settings, Path(folder), _say) for it in dict.fromkeys(machines)}
         removes: Callable[[Deployment], None] = lambda it: it.remove(with_spaces=with_spaces)  # noqa: E731
@@ -205,13 +184,7 @@ def _all(deployments: dict[str, Deployment], work: Callable[[Deployment], None],
             _complain(f"{deployment.machine}: {type(error).__name__}: {error}")
 
     began = time.monotonic()
-    with ThreadPoolExecutor(min(_MOST, len(deployments))) as pool:
-        try:
-            list(pool.map(one, deployments.values()))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            gate.shut()
-            raise
+    for_each(one, [*deployments.values()], gate)
     if failed.is_set():
         explain_at_end(DeployError)
     elif len(deployments) > 1:

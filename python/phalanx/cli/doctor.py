@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import click
 
@@ -14,13 +13,11 @@ from phalanx.checking.machines import check_machine
 from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import in_grid
 from phalanx.cli._streams import printable
-from phalanx.cli._words import split_words
-from phalanx.deploying.ssh import Call, Gate
+from phalanx.cli._words import SSH
+from phalanx.deploying.ssh import Call, Gate, for_each
 from phalanx.grid import Grid
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
-#: Machines at a time.
-_MOST = 16
 
 
 @click.command(
@@ -31,14 +28,7 @@ _MOST = 16
 )
 @click.argument("machines", metavar="[HOST]...", nargs=-1)
 @in_grid
-@click.option(
-    "--ssh",
-    default="ssh",
-    show_default=True,
-    callback=split_words,
-    metavar="COMMAND",
-    help="OpenSSH's client with options, like 'ssh -p 2222 -i key', for USER@HOST.",
-)
+@SSH
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array of findings.")
 def doctor(machines: tuple[str, ...], grid: Grid, ssh: tuple[str, ...], as_json: bool) -> int:
     """Find what is wrong, and say which command mends it.
@@ -53,7 +43,7 @@ def doctor(machines: tuple[str, ...], grid: Grid, ssh: tuple[str, ...], as_json:
         if machine.startswith("-") or not machine.isprintable():
             raise click.UsageError(f"{printable(machine)!r} is no machine: write a name, HOST:PORT or USER@HOST")
         _check_host(machine)
-    found = _check_all(grid, machines, ssh or ("ssh",)) if machines else check_here()
+    found = _check_all(grid, machines, ssh) if machines else check_here()
     if as_json:
         click.echo(json.dumps([finding._asdict() for finding in found], indent=2))
     else:
@@ -83,13 +73,7 @@ def _check_all(grid: Grid, machines: tuple[str, ...], ssh: tuple[str, ...]) -> l
         except Exception as error:  # one machine must not stop the others
             return [Finding(machine, "machine", "error", f"{type(error).__name__}: {error}")]
 
-    with ThreadPoolExecutor(min(_MOST, len(machines))) as pool:
-        try:
-            return [finding for findings in pool.map(check, machines) for finding in findings]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            gate.shut()
-            raise
+    return [finding for findings in for_each(check, machines, gate) for finding in findings]
 
 
 def _print(found: list[Finding]) -> None:

@@ -51,7 +51,7 @@ _ROLE = click.option(
 #: A hundred years.
 MOST_DAYS = 36500
 
-_DAYS = click.option(
+DAYS = click.option(
     "--days",
     type=Count(1, MOST_DAYS),
     default=365,
@@ -59,7 +59,7 @@ _DAYS = click.option(
     help=f"How many days the certificate is good for, at most {MOST_DAYS}.",
 )
 
-_PASSPHRASE = click.option(
+PASSPHRASE = click.option(
     "--passphrase-file",
     type=click.Path(path_type=Path),
     help="A file with the passphrase of the authority in its first line, instead of asking for it.",
@@ -81,8 +81,8 @@ def grid() -> None:
 )
 @_HOME
 @click.option("--user", metavar="NAME", help="Your name in the grid. [default: your login name]")
-@_DAYS
-@_PASSPHRASE
+@DAYS
+@PASSPHRASE
 def create(folder: Path | None, user: str | None, days: int, passphrase_file: Path | None) -> None:
     """Create a grid: its authority, and your own certificate.
 
@@ -119,10 +119,10 @@ def create(folder: Path | None, user: str | None, days: int, passphrase_file: Pa
 )
 @click.argument("name")
 @_ROLE
-@_DAYS
+@DAYS
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write. [default: NAME.pem]")
 @_HOME
-@_PASSPHRASE
+@PASSPHRASE
 def issue(name: str, role: str, days: int, out: Path | None, folder: Path | None, passphrase_file: Path | None) -> None:
     """Issue a certificate for the machine (or user) NAME."""
     authority, file, passphrase = _authority(folder, passphrase_file)
@@ -165,10 +165,10 @@ def request(name: str, role: str, out: Path | None) -> None:
     )
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@_DAYS
+@DAYS
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write. [default: FILE with the ending .cert]")
 @_HOME
-@_PASSPHRASE
+@PASSPHRASE
 def sign(file: Path, days: int, out: Path | None, folder: Path | None, passphrase_file: Path | None) -> None:
     """Sign a request that `phalanx grid request` has made."""
     authority, authority_file, passphrase = _authority(folder, passphrase_file)
@@ -217,7 +217,7 @@ def accept(file: Path, key: Path | None, out: Path | None) -> None:
     help=f"How many days the certificates are good for, at most {MOST_DAYS}. [default: as many as those before]",
 )
 @_HOME
-@_PASSPHRASE
+@PASSPHRASE
 def renew(names: tuple[str, ...], days: int | None, folder: Path | None, passphrase_file: Path | None) -> None:
     """Renew the certificates of the machines (or users) NAME.
 
@@ -361,7 +361,7 @@ def members(folder: Path | None) -> None:
 @click.argument("name")
 @click.option("--role", type=click.Choice(["executor", "user"]), help="Only those in this role. [default: both]")
 @_HOME
-@_PASSPHRASE
+@PASSPHRASE
 def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Path | None) -> None:
     """Take back all certificates of the machine (or user) NAME.
 
@@ -393,7 +393,7 @@ def revoke(name: str, role: str | None, folder: Path | None, passphrase_file: Pa
     )
 )
 @_HOME
-@_PASSPHRASE
+@PASSPHRASE
 @click.option("--new-passphrase-file", type=click.Path(path_type=Path), help="The new passphrase, instead of asking.")
 def lock(folder: Path | None, passphrase_file: Path | None, new_passphrase_file: Path | None) -> None:
     """Lock the authority's key by a passphrase, or change it."""

@@ -16,10 +16,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from phalanx.errors import DeployError
 
@@ -54,7 +55,6 @@ _SHAPES: dict[str, Any] = {
         **dict.fromkeys(("uv", "base", "certificate"), str),
         **dict.fromkeys(("free_threaded", "has_venv", "has_environment", "runs"), bool),
         "state": dict,
-        "spaces": list,
         "time": float,
     },
     "installed": dict.fromkeys(("python", "phalanx", "numpy"), str),
@@ -90,6 +90,24 @@ class Gate:
         self.is_shut = True
         for connection in [*self._open]:
             connection.close()
+
+
+#: Machines at a time.
+_AT_ONCE = 16
+
+It = TypeVar("It")
+Result = TypeVar("Result")
+
+
+def for_each(work: Callable[[It], Result], all_of: Sequence[It], gate: Gate) -> list[Result]:
+    """The results of a function for several machines, called at the same time. An interrupt shuts the gate."""
+    with ThreadPoolExecutor(min(_AT_ONCE, len(all_of))) as pool:
+        try:
+            return list(pool.map(work, all_of))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            gate.shut()
+            raise
 
 
 def _end_of(messages: Path) -> str:

@@ -84,7 +84,6 @@ def facts() -> dict[str, Any]:
         "has_environment": _has_environment(base, _state(base)),
         "runs": _runs(base),
         "certificate": "".join(_CERTIFICATE.findall(identity.read_text())[:1]) if identity.exists() else "",
-        "spaces": _spaces(base),
         "time": time.time(),
     }
 
