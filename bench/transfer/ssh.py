@@ -17,20 +17,8 @@ from bench.transfer.commands import small, whole_and_empty
 from bench.transfer.sample import Entry, Sample
 from bench.transfer.settings import Settings
 from bench.transfer.site import Failure, Site, absent
+from laboratory.sshd import EMPTY, settings
 
-#: Where root's sshd locks itself in before anybody is known; Debian's service makes it when it starts.
-_EMPTY = Path("/run/sshd")
-_SERVER = """
-HostKey {keys}/host
-AuthorizedKeysFile {keys}/user.pub
-PidFile none
-StrictModes no
-UsePAM no
-PasswordAuthentication no
-KbdInteractiveAuthentication no
-PermitRootLogin prohibit-password
-Subsystem sftp internal-sftp
-"""
 _CLIENT = """
 Host there
   HostName {address}
@@ -70,7 +58,7 @@ def started(site: Site) -> Iterator[Ssh]:
     for name in ("host", "user"):
         site.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys / name])
     server, client = keys / "server", keys / "client"
-    server.write_text(f"ListenAddress {site.address}\nPort {port}\n{_SERVER.format(keys=keys)}")
+    server.write_text(settings(keys, site.address, port, "Subsystem sftp internal-sftp"))
     client.write_text(_CLIENT.format(address=site.address, port=port, keys=keys))
     with _locked_in(), site.serve(["/usr/sbin/sshd", "-D", "-e", "-f", server], port):
         yield Ssh(client)
@@ -78,15 +66,15 @@ def started(site: Site) -> Iterator[Ssh]:
 
 @contextmanager
 def _locked_in() -> Iterator[None]:
-    made = os.geteuid() == 0 and not _EMPTY.exists()
+    made = os.geteuid() == 0 and not EMPTY.exists()
     if made:
-        _EMPTY.mkdir(mode=0o755)
+        EMPTY.mkdir(mode=0o755)
     try:
         yield
     finally:
         if made:
             with suppress(OSError):  # of a service that was started meanwhile
-                _EMPTY.rmdir()
+                EMPTY.rmdir()
 
 
 def pipe() -> Entry:

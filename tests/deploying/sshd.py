@@ -20,22 +20,11 @@ from pathlib import Path
 import phalanx
 
 from laboratory.processes import Process, until
+from laboratory.sshd import EMPTY, settings
 
 SSHD = "/usr/sbin/sshd"
-#: Where root's sshd locks itself in before a user is known; Debian's service makes it when it starts.
-_EMPTY = Path("/run/sshd")
 #: The mode of one that tests have made. Debian's is another one.
 _OF_TESTS = 0o711
-_SERVER = """
-HostKey {keys}/host
-AuthorizedKeysFile {keys}/user.pub
-PidFile none
-StrictModes no
-UsePAM no
-PasswordAuthentication no
-KbdInteractiveAuthentication no
-PermitRootLogin prohibit-password
-"""
 _CLIENT = """
 Host {name}
   HostName 127.0.0.1
@@ -88,7 +77,7 @@ class Machines:
         own = {"HOME": str(home), "PATH": places, "PHALANX_TEST_RUN": self._mark, **variables}
         words = " ".join(f'"{variable}={value}"' for variable, value in own.items())
         server = keys / "server"
-        server.write_text(f"ListenAddress 127.0.0.1\nPort {port}\nSetEnv {words}\n{_SERVER.format(keys=keys)}")
+        server.write_text(settings(keys, "127.0.0.1", port, f"SetEnv {words}"))
         process = Process(
             [SSHD, "-D", "-e", "-f", str(server)],
             title=f"sshd of {name}",
@@ -131,11 +120,11 @@ def _hold_empty() -> int:
     """Makes the empty folder if there is none. Other tests use it too: each of them holds a shared lock on it."""
     while True:
         with suppress(FileExistsError):
-            _EMPTY.mkdir(mode=_OF_TESTS)
+            EMPTY.mkdir(mode=_OF_TESTS)
         with suppress(FileNotFoundError):  # another test has just removed it
-            held = os.open(_EMPTY, os.O_RDONLY | os.O_DIRECTORY)
+            held = os.open(EMPTY, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(held, fcntl.LOCK_SH)
-            if _EMPTY.exists() and _EMPTY.stat().st_ino == os.fstat(held).st_ino:
+            if EMPTY.exists() and EMPTY.stat().st_ino == os.fstat(held).st_ino:
                 return held
             os.close(held)
 
@@ -145,7 +134,7 @@ def _leave_empty(held: int) -> None:
     with suppress(OSError):
         if stat.S_IMODE(os.fstat(held).st_mode) == _OF_TESTS:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _EMPTY.rmdir()
+            EMPTY.rmdir()
     os.close(held)
 
 

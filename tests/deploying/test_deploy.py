@@ -230,23 +230,24 @@ def test_two_machines_of_one_name_are_refused() -> None:
     assert "two machines would have one name" in result.output
 
 
-def test_ctrl_c_ends_it_and_its_connection(grid: Machines, wheel: Path, tmp_path: Path) -> None:
+def installing_for_ever(grid: Machines, wheel: Path, tmp_path: Path) -> Process:
+    """A deploy whose wheels arrive, at a machine that installs them for ever. Its temporary files are in `tmp_path`."""
     slow = tmp_path / "slow"
     slow.mkdir()
     (slow / "sitecustomize.py").write_text("import sys, time\n'-m' in sys.orig_argv and time.sleep(1000)\n")
     home = grid.add("one", PYTHONPATH=str(slow))
-    command = [
-        str(Path(sys.executable).with_name("phalanx")),
-        "deploy",
-        "--ssh",
-        grid.ssh,
-        "--wheel",
-        str(wheel),
-        "one",
-    ]
-    process = Process(command, title="deploy", files=tmp_path / "deploy", cwd=tmp_path, env=os.environ)
+    words = ["deploy", "--ssh", grid.ssh, "--wheel", str(wheel), "one"]
+    command = [str(Path(sys.executable).with_name("phalanx")), *words]
+    process = Process(
+        command, title="deploy", files=tmp_path / "deploy", cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
     incoming = home / ".local/share/phalanx/incoming"
     until(incoming.exists, timeout=60, what=f"the wheels to arrive: {process.report()}")
+    return process
+
+
+def test_ctrl_c_ends_it_and_its_connection(grid: Machines, wheel: Path, tmp_path: Path) -> None:
+    process = installing_for_ever(grid, wheel, tmp_path)
     process.signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130, process.report()
     until(lambda: "ssh -F" not in processes(), timeout=30, what="the end of ssh")
@@ -438,17 +439,7 @@ def test_a_name_that_no_member_can_have_is_refused_before_ssh(grid: Machines) ->
 
 
 def test_ssh_ends_with_a_process_that_is_killed(grid: Machines, wheel: Path, tmp_path: Path) -> None:
-    slow = tmp_path / "slow"
-    slow.mkdir()
-    (slow / "sitecustomize.py").write_text("import sys, time\n'-m' in sys.orig_argv and time.sleep(1000)\n")
-    home = grid.add("one", PYTHONPATH=str(slow))
-    words = ["deploy", "--ssh", grid.ssh, "--wheel", str(wheel), "one"]
-    command = [str(Path(sys.executable).with_name("phalanx")), *words]
-    process = Process(
-        command, title="deploy", files=tmp_path / "deploy", cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path)}
-    )
-    incoming = home / ".local/share/phalanx/incoming"
-    until(incoming.exists, timeout=60, what=f"the wheels to arrive: {process.report()}")
+    process = installing_for_ever(grid, wheel, tmp_path)
     folders = set(re.findall(r"ControlPath=(\S+)/socket", processes()))
     process.signal(signal.SIGKILL)
     process.wait(timeout=60)
