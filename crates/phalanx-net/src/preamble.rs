@@ -1,4 +1,4 @@
-//! The first bytes of a connection to an executor, a server of spaces or a rank, sent in the clear. They say what the
+//! The first bytes of a connection to an executor, a server of spaces, a hub or a rank, sent in the clear. They say what the
 //! connection is for.
 //!
 //! They only decide which process does the handshake that follows; they are not trusted. They are bound into the keys of
@@ -19,6 +19,8 @@ const EXECUTOR: u8 = 7;
 const FILES: u8 = 8;
 const RANK: u8 = 9;
 const NEWS: u8 = 10;
+const JOIN: u8 = 11;
+const HUB: u8 = 12;
 
 /// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,10 @@ pub enum Preamble {
     },
     /// Lists of revoked certificates, and renewed certificates, in both directions.
     News,
+    /// A machine or a user that asks a hub for a certificate. It is no member yet, or its certificate has ended.
+    Join,
+    /// A member's link to a hub.
+    Hub,
 }
 
 impl Preamble {
@@ -70,7 +76,7 @@ impl Preamble {
 
     /// Whether links for this purpose carry news of the grid themselves.
     pub fn carries_news(self) -> bool {
-        matches!(self, Preamble::Control | Preamble::News)
+        matches!(self, Preamble::Control | Preamble::News | Preamble::Hub)
     }
 
     /// The bytes on which the keys of the handshake depend: all of them, for every service.
@@ -90,6 +96,8 @@ impl Preamble {
             Preamble::Files => (FILES, [0; 16]),
             Preamble::Executor => (EXECUTOR, [0; 16]),
             Preamble::News => (NEWS, [0; 16]),
+            Preamble::Join => (JOIN, [0; 16]),
+            Preamble::Hub => (HUB, [0; 16]),
             Preamble::Stream { token, number } => {
                 let bytes = [&token[..], &number.to_le_bytes()].concat();
                 (STREAM, bytes.try_into().expect("16 bytes"))
@@ -123,6 +131,8 @@ impl Preamble {
             (true, TRANSFER) => Some(Preamble::Transfer),
             (true, EXECUTOR) => Some(Preamble::Executor),
             (true, NEWS) => Some(Preamble::News),
+            (true, JOIN) => Some(Preamble::Join),
+            (true, HUB) => Some(Preamble::Hub),
             (true, STREAM) => {
                 let (token, number) = token.split_at(12);
                 let number = u32::from_le_bytes(number.try_into().expect("4 bytes"));
@@ -141,7 +151,7 @@ impl Preamble {
 mod tests {
     use super::*;
 
-    const ALL: [Preamble; 12] = [
+    const ALL: [Preamble; 14] = [
         Preamble::Control,
         Preamble::Data { token: [1; 16] },
         Preamble::Space { shakes: true },
@@ -154,6 +164,8 @@ mod tests {
         Preamble::Files,
         Preamble::Rank { rank: 4 },
         Preamble::News,
+        Preamble::Join,
+        Preamble::Hub,
     ];
 
     #[test]

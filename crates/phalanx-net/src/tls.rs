@@ -115,10 +115,10 @@ impl Shaken {
         &self.shown
     }
 
-    /// Checks that the peer's certificate was not revoked, nor that of a user or an executor in a delegation. A link over this
-    /// connection ends when one is revoked later.
+    /// Checks that the peer's certificate was not revoked, nor that of a user or an executor in a delegation, nor an issuer of one of
+    /// them. A link over this connection ends when one is revoked later.
     pub fn heed(&mut self, revocations: &Arc<Revocations>) -> io::Result<()> {
-        let certificates = if is_delegated(&self.shown) { self.shown.len() - 1 } else { 1 };
+        let certificates = self.shown.len() - usize::from(is_delegated(&self.shown)); // the last of a delegation is its text
         self.watch = revocations.admit(&self.shown[..certificates])?;
         Ok(())
     }

@@ -63,7 +63,10 @@ pub fn issue_member<'py>(
     passphrase: Option<&str>,
     days: Option<f64>,
 ) -> PyResult<Bound<'py, PyString>> {
-    let role = to_role(role)?;
+    let role = match to_role(role)? {
+        Role::Hub => return Err(raise("IdentityError", "phalanx up makes a hub, and no other command does")),
+        role => role,
+    };
     let pem = to_authority(authority, file, passphrase)?.issue_for(role, name, lasts(days)?).map_err(identity)?;
     Ok(PyString::new(py, &pem))
 }

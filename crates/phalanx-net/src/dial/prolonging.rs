@@ -202,7 +202,7 @@ mod tests {
             let whom = [&process.certificate[..], &labpc.own().certificate[..]];
             let text = ada.delegate(whom, &scope, [1; 16], Duration::from_secs(lasts)).expect("a delegation");
             let shown = [&ada.own().certificate[..], &labpc.own().certificate[..], ada.authority()];
-            Member::delegated(process.clone(), shown, &text).expect("a process")
+            Member::delegated(process.clone(), shown, &[], &text).expect("a process")
         };
         let (next, asked) = (acting(1200), Arc::new(AtomicUsize::new(0)));
         let counted = asked.clone();

@@ -1,26 +1,32 @@
-//! A grid's certificate authority, which issues identities to members.
+//! A grid's certificate authority, which issues identities to members: its root, or an issuer below it.
 
+use super::members::{Members, path_length};
 use super::renewals::to_pem;
-use super::revocations::{LONGEST_LIST, Revoked, RevokedList};
+use super::revocations::{Revoked, RevokedList};
 use super::{
-    IdentityError, Role, Validity, damaged, fingerprint, first_certificate, locked, members_of, role_and_name,
+    IdentityError, Role, Validity, damaged, fingerprint, first_certificate, locked, random_token, role_and_name, to_hex,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm, SigningKey, date_time_ymd,
 };
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use webpki::EndEntityCert;
 use zeroize::{Zeroize, Zeroizing};
 
 /// A grid's certificate authority. Its key can make members, so only the grid's owner should be able to read it.
+///
+/// The root's certificate is signed by itself. An issuer is signed by the authority above it, so that the root's key need not be where
+/// members are issued every day.
 #[derive(Debug)]
 pub struct Authority {
     key: KeyPair,
-    certificate: String,
+    /// Its own certificate and those of the authorities above it, the root last.
+    certificates: String,
 }
 
 impl Drop for Authority {
@@ -33,10 +39,29 @@ impl Authority {
     /// Creates a new grid.
     pub fn create() -> Result<Authority, IdentityError> {
         let key = KeyPair::generate()?;
-        let mut params = authority_params()?;
+        let mut params = authority_params(ROOT, PATH_LENGTH)?;
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let certificate = params.self_signed(&key)?.pem();
-        Ok(Authority { key, certificate })
+        let certificates = params.self_signed(&key)?.pem();
+        Ok(Authority { key, certificates })
+    }
+
+    /// Makes an issuer: an authority whose members are members of this grid. The name is for people who look at its certificate.
+    ///
+    /// # Errors
+    /// The name is none, or the certificate of this authority allows no issuer below it.
+    pub fn issuer(&self, name: &str) -> Result<Authority, IdentityError> {
+        check_name(name)?;
+        let above = path_length(&self.certificate()?).unwrap_or(PATH_LENGTH);
+        let length = above.checked_sub(1).ok_or(IdentityError::NoIssuers)?;
+        let mut issuer = Authority { key: KeyPair::generate()?, certificates: String::new() };
+        // Two issuers with one name have different subjects, so that a path has one way only.
+        let subject = format!("phalanx issuer {name} {}", to_hex(&random_token()[..4]));
+        let mut params = authority_params(&subject, length)?;
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        params.use_authority_key_identifier_extension = true;
+        let own = params.signed_by(&issuer.key, &self.signer()?)?;
+        issuer.certificates = own.pem() + &self.certificates;
+        Ok(issuer)
     }
 
     /// Whether the text of an authority's file needs a passphrase.
@@ -54,15 +79,15 @@ impl Authority {
         };
         let key = KeyPair::from_pem(&key).map_err(|_| IdentityError::DamagedAuthority("private key"))?;
         // A damaged certificate would be copied into every member's file.
-        certificate_in(&pem[start..])?;
-        Ok(Authority { key, certificate: pem[start..].to_owned() })
+        certificates_in(&pem[start..])?;
+        Ok(Authority { key, certificates: pem[start..].to_owned() })
     }
 
-    /// The key and the certificate, as PEM. With a passphrase the key is locked.
+    /// The key, the certificate and those of the authorities above, as PEM. With a passphrase the key is locked.
     pub fn to_pem(&self, passphrase: Option<&str>) -> Result<Zeroizing<String>, IdentityError> {
         let key = locked::to_pem(&self.key);
         let locked = passphrase.map(|passphrase| locked::lock(&key, passphrase)).transpose()?;
-        Ok([locked.as_ref().unwrap_or(&key).as_str(), &self.certificate].concat().into())
+        Ok([locked.as_ref().unwrap_or(&key).as_str(), &self.certificates].concat().into())
     }
 
     /// Makes the identity file of a new member, with its private key. Its certificate never ends.
@@ -86,30 +111,44 @@ impl Authority {
 
     /// Signs the text of a [`request`], for so long or for ever. Returns the member's role and name, and the certificates
     /// of its identity file.
+    ///
+    /// # Errors
+    /// It is no request, or one of a hub: nobody becomes a hub by asking.
     pub fn sign(&self, request: &str, lasts: Option<Duration>) -> Result<(Role, String, String), IdentityError> {
         let certificate = request.replace(LABEL, "CERTIFICATE");
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())
             .ok()
             .filter(|_| request.contains(LABEL))
             .ok_or_else(|| IdentityError::Request("it is none, or not whole".to_owned()))?;
-        let (role, name) = role_and_name(&certificate)?;
+        self.sign_request(&certificate, lasts)
+    }
+
+    /// The same for a request in DER. The peer that has shown it in a handshake has proved that it holds the key. The certificate of a
+    /// member whose time is over is a request as well. Whether the peer may have this role and this name is not checked here.
+    ///
+    /// # Errors
+    /// As of [`Authority::sign`].
+    pub fn sign_request(
+        &self,
+        request: &CertificateDer<'_>,
+        lasts: Option<Duration>,
+    ) -> Result<(Role, String, String), IdentityError> {
+        let (role, name) = role_and_name(request)?;
         let role: Role = role.parse().map_err(IdentityError::Request)?;
-        let key = PublicKey::of(&certificate)?;
-        let certificates = self.certify(role, &name, &key, lasts)?;
+        check_asks(role)?;
+        let certificates = self.certify(role, &name, &PublicKey::of(request)?, lasts)?;
         Ok((role, name, certificates))
     }
 
     /// Signs the key of a certificate again, for the same role and name. It is good for so long, or for as long as the certificate
-    /// before. Returns PEM.
+    /// before.
     ///
     /// # Errors
-    /// This authority has not signed the certificate.
+    /// It is no certificate of this grid, or its issuer is not known: neither this authority nor one above it has signed it.
     pub fn renew(&self, issued: &Issued, lasts: Option<Duration>) -> Result<Issued, IdentityError> {
         let Issued { role, name, certificate, validity, .. } = issued;
-        let authority = self.certificate()?;
-        let members = members_of(&authority)?;
-        let then = UnixTime::since_unix_epoch(Duration::from_secs(validity.until));
-        members.verify_client_cert(certificate, &[], then)?;
+        let members = members_of(&self.certificates)?;
+        members.verify_at_end(certificate, &[])?;
         let before = Duration::from_secs(validity.until.saturating_sub(validity.from)).saturating_sub(DAY);
         let renewed = self.certify(*role, name, &PublicKey::of(certificate)?, Some(lasts.unwrap_or(before)))?;
         Issued::read(first_certificate(&renewed)?, &*members)
@@ -124,7 +163,13 @@ impl Authority {
 
     /// The authority's own certificate.
     pub fn certificate(&self) -> Result<CertificateDer<'static>, IdentityError> {
-        certificate_in(&self.certificate)
+        certificates_in(&self.certificates).map(|mut all| all.swap_remove(0))
+    }
+
+    /// The certificate of the grid's root, which is its own unless this is an issuer.
+    pub fn root(&self) -> Result<CertificateDer<'static>, IdentityError> {
+        let last = certificates_in(&self.certificates)?.pop();
+        last.ok_or(IdentityError::DamagedAuthority("certificate"))
     }
 
     /// Signs a list of revoked certificates: those of the earlier list, and these. Returns its text.
@@ -134,28 +179,25 @@ impl Authority {
 
     /// Signs a list that follows all these lists, in whatever order: it names the certificates of each, and its number is higher than
     /// theirs.
+    ///
+    /// # Errors
+    /// This is an issuer: only the root and hubs sign lists.
     pub fn revoke_after(&self, earlier: &[&str], revoked: Vec<Revoked>) -> Result<String, IdentityError> {
-        let certificate = self.certificate()?;
-        let mut list = RevokedList::default();
-        let mut entries = Vec::new();
-        for text in earlier {
-            let earlier = RevokedList::parse(text, &certificate)?;
-            let earlier = earlier.ok_or(IdentityError::Revocations("it is another grid's"))?;
-            list.number = list.number.max(earlier.number);
-            entries.extend(earlier.entries);
+        let (own, root) = (self.certificate()?, self.root()?);
+        if own != root {
+            return Err(IdentityError::NoLists);
         }
-        list.number += 1;
-        let mut known = HashSet::new();
-        entries.extend(revoked);
-        list.entries = entries.into_iter().filter(|entry| known.insert(entry.fingerprint.clone())).collect();
-        let text = list.signed(&certificate, |text| self.key.sign(text))?;
-        match text.len() as u64 <= LONGEST_LIST {
-            true => Ok(text),
-            false => Err(IdentityError::LongList(LONGEST_LIST)), // members would read none of it, and let nobody in
-        }
+        let list = RevokedList::following(earlier, revoked, &root)?;
+        list.signed(&root, |text| Ok(self.key.sign(text)?))
     }
 
-    /// The certificate of a member with this key, and the authority's.
+    /// Signs with its key.
+    fn signer(&self) -> Result<Issuer<'_, &KeyPair>, IdentityError> {
+        let subject = common_name(&self.certificate()?)?;
+        Ok(Issuer::new(authority_params(&subject, 0)?, &self.key))
+    }
+
+    /// The certificate of a member with this key, and those of the authority and of the ones above it.
     fn certify(
         &self,
         role: Role,
@@ -171,8 +213,8 @@ impl Authority {
             (params.not_before, params.not_after) = (now - DAY, now + lasts);
         }
         params.use_authority_key_identifier_extension = true;
-        let member = params.signed_by(key, &Issuer::new(authority_params()?, &self.key))?;
-        Ok(format!("{}{}", member.pem(), self.certificate))
+        let member = params.signed_by(key, &self.signer()?)?;
+        Ok(format!("{}{}", member.pem(), self.certificates))
     }
 }
 
@@ -195,7 +237,7 @@ impl Issued {
     /// # Errors
     /// One of them is none of a member.
     pub fn all(text: &str, authority: &str) -> Result<Vec<Issued>, IdentityError> {
-        let members = members_of(&certificate_in(&authority[certificate_at(authority)?..])?)?;
+        let members = members_of(&authority[certificate_at(authority)?..])?;
         let certificates = CertificateDer::pem_slice_iter(text.as_bytes());
         certificates.map(|certificate| Issued::read(certificate.map_err(damaged)?, &*members)).collect()
     }
@@ -217,23 +259,74 @@ impl Issued {
     }
 }
 
-/// Where the certificate begins in the text of an authority's file.
+/// Where the certificates begin in the text of an authority's file.
 fn certificate_at(pem: &str) -> Result<usize, IdentityError> {
     pem.find("-----BEGIN CERTIFICATE-----").ok_or(IdentityError::DamagedAuthority("certificate"))
 }
 
-fn certificate_in(pem: &str) -> Result<CertificateDer<'static>, IdentityError> {
-    CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|_| IdentityError::DamagedAuthority("certificate"))
+/// The certificates of an authority and of those above it: at least one, the root last.
+fn certificates_in(pem: &str) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+    let damaged = || IdentityError::DamagedAuthority("certificate");
+    let all: Vec<_> =
+        CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().map_err(|_| damaged())?;
+    if all.is_empty() { Err(damaged()) } else { Ok(all) }
+}
+
+/// Verifies members of the grid to which the authority with these certificates belongs.
+fn members_of(certificates: &str) -> Result<Arc<Members>, IdentityError> {
+    let mut issuers = certificates_in(certificates)?;
+    let root = issuers.pop().ok_or(IdentityError::DamagedAuthority("certificate"))?;
+    Members::new(&root, issuers)
+}
+
+/// The common name in the certificate of an authority, whose subject is nothing else.
+fn common_name(certificate: &CertificateDer<'_>) -> Result<String, IdentityError> {
+    let damaged = || IdentityError::DamagedAuthority("certificate");
+    let parsed = EndEntityCert::try_from(certificate).map_err(|_| damaged())?;
+    // A set with one sequence: the identifier of a common name, and UTF-8 text of less than 128 bytes.
+    let [0x31, _, 0x30, _, 0x06, 0x03, 0x55, 0x04, 0x03, 0x0c, length, name @ ..] = parsed.subject() else {
+        return Err(damaged());
+    };
+    let name = std::str::from_utf8(name).ok().filter(|name| name.len() == usize::from(*length));
+    name.map(str::to_owned).ok_or_else(damaged)
 }
 
 /// Makes a private key, which stays where it is made, and a request for its certificate, which everyone may see. Both are PEM.
+///
+/// # Errors
+/// The name is none, or the role is that of a hub.
 pub fn request(role: Role, name: &str) -> Result<(Zeroizing<String>, String), IdentityError> {
+    let (key, request) = ask(role, name)?;
+    Ok((key, to_pem(&request).replace("CERTIFICATE", LABEL)))
+}
+
+/// The same: the key as PEM, and the request in DER.
+pub(super) fn ask(role: Role, name: &str) -> Result<(Zeroizing<String>, CertificateDer<'static>), IdentityError> {
+    check_asks(role)?;
+    let params = member_params(role, name)?;
     let mut key = KeyPair::generate()?;
-    let request = member_params(role, name).and_then(|params| Ok(params.self_signed(&key)?.pem()));
+    let request = params.self_signed(&key).map(|request| request.der().clone());
     let pem = locked::to_pem(&key);
     key.zeroize();
-    Ok((pem, request?.replace("CERTIFICATE", LABEL)))
+    Ok((pem, request?))
 }
+
+/// Only the code of a hub makes hubs, and it needs no request.
+fn check_asks(role: Role) -> Result<(), IdentityError> {
+    match role {
+        Role::Hub => {
+            Err(IdentityError::Request("nobody becomes a hub by asking; make one with: phalanx up".to_owned()))
+        }
+        Role::User | Role::Executor => Ok(()),
+    }
+}
+
+/// The common name of a root.
+const ROOT: &str = "phalanx grid";
+
+/// The path length of a root: a hub's issuer, and below it one for a part of the grid. An issuer has one less than the authority
+/// above it.
+const PATH_LENGTH: u8 = 2;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -247,11 +340,13 @@ const P256: [u8; 26] = [
 ];
 
 /// A member's public key: a point of the curve P-256.
-struct PublicKey(Vec<u8>);
+pub(super) struct PublicKey(Vec<u8>);
 
 impl PublicKey {
-    fn of(certificate: &CertificateDer<'_>) -> Result<PublicKey, IdentityError> {
-        let parsed = webpki::EndEntityCert::try_from(certificate);
+    /// # Errors
+    /// The certificate has another key.
+    pub fn of(certificate: &CertificateDer<'_>) -> Result<PublicKey, IdentityError> {
+        let parsed = EndEntityCert::try_from(certificate);
         let info = parsed.map_err(|error| IdentityError::Request(error.to_string()))?.subject_public_key_info();
         let point = info.strip_prefix(&P256).filter(|point| point.len() == 65 && point[0] == 4);
         Ok(PublicKey(
@@ -270,27 +365,31 @@ impl PublicKeyData for PublicKey {
     }
 }
 
+fn check_name(name: &str) -> Result<(), IdentityError> {
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let is_name = (1..=63).contains(&name.len()) && is_plain && !name.starts_with('-') && !name.ends_with('-');
+    if is_name { Ok(()) } else { Err(IdentityError::Name(name.to_owned())) }
+}
+
 fn member_params(role: Role, name: &str) -> Result<CertificateParams, IdentityError> {
-    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    if name.is_empty() || name.len() > 63 || !plain || name.starts_with('-') || name.ends_with('-') {
-        return Err(IdentityError::Name(name.to_owned()));
-    }
+    check_name(name)?;
     let name = name.to_ascii_lowercase();
     let mut params =
         CertificateParams::new(vec![format!("{}.role.phalanx", role.name()), format!("{name}.name.phalanx")])?;
     params.distinguished_name.push(DnType::CommonName, name);
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    if role == Role::Executor {
-        // Executors that keep a space together are each other's clients, so every certificate allows both. Whoever
-        // accepts a link checks the role.
+    if role != Role::User {
+        // Executors that keep a space together are each other's clients, so every certificate allows both. A hub needs both as
+        // well. The end that accepts a link checks the role.
         params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
     }
     Ok(params)
 }
 
-fn authority_params() -> Result<CertificateParams, IdentityError> {
+/// For an authority with this common name, below which so many issuers may be.
+fn authority_params(name: &str, length: u8) -> Result<CertificateParams, IdentityError> {
     let mut params = CertificateParams::new(Vec::new())?;
-    params.distinguished_name.push(DnType::CommonName, "phalanx grid");
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(length));
     Ok(params)
 }

@@ -14,6 +14,7 @@ pub use lasting::{Lasting, Until};
 pub(super) use member::Acts;
 pub use scope::{Extent, Scope, Service};
 
+use super::members::Members;
 use super::{IdentityError, Role, fingerprint, role_and_name};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -115,7 +116,7 @@ fn check_nameless(holder: &CertificateDer<'_>) -> Result<(), IdentityError> {
     }
 }
 
-/// Whether a peer shows a delegation, rather than a certificate of its own.
+/// Whether a peer shows a delegation, rather than a certificate of its own and its issuers. No certificate begins as the text does.
 pub(crate) fn is_delegated(shown: &[CertificateDer<'_>]) -> bool {
     shown.len() == SHOWN && shown[SHOWN - 1].starts_with(text::TITLE.as_bytes())
 }
@@ -128,13 +129,18 @@ pub(super) fn wrong(why: &'static str) -> IdentityError {
 /// for is checked after the handshake.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    members: Arc<dyn ClientCertVerifier>,
+    members: Arc<Members>,
     authority: CertificateDer<'static>,
 }
 
 impl Verifier {
-    pub fn new(members: Arc<dyn ClientCertVerifier>, authority: CertificateDer<'static>) -> Verifier {
+    pub fn new(members: Arc<Members>, authority: CertificateDer<'static>) -> Verifier {
         Verifier { members, authority }
+    }
+
+    /// Verifies members themselves.
+    pub fn members(&self) -> &Arc<Members> {
+        &self.members
     }
 
     /// Who has shown this in a handshake, if it was a delegation. It is checked again, because a session that is resumed may

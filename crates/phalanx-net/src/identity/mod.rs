@@ -8,6 +8,7 @@ mod delegation;
 mod hybrid;
 mod known;
 mod locked;
+mod members;
 mod news;
 mod pinned;
 mod renewals;
@@ -24,8 +25,9 @@ pub use validity::Validity;
 
 use crate::connection::Connection;
 pub(crate) use delegation::is_delegated;
-use delegation::{Acts, Verifier, wrong};
+use delegation::{Acts, Verifier};
 use hybrid::X25519MlKem768;
+use members::{MOST_SHOWN, Members};
 use pinned::Pinned;
 use rcgen::{CertificateParams, KeyPair};
 pub(crate) use renewals::Holder;
@@ -36,9 +38,9 @@ use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ServerConfig, ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::server::{ServerConfig, ServerSessionMemoryCache};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{InconsistentKeys, RootCertStore, SignatureScheme};
+use rustls::{InconsistentKeys, SignatureScheme};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -57,6 +59,8 @@ pub enum Role {
     User,
     /// Offers its processors.
     Executor,
+    /// Lets machines and users into the grid, and renews and revokes their certificates. It is no user and no executor.
+    Hub,
 }
 
 impl Role {
@@ -65,6 +69,7 @@ impl Role {
         match self {
             Role::User => "user",
             Role::Executor => "executor",
+            Role::Hub => "hub",
         }
     }
 
@@ -73,6 +78,7 @@ impl Role {
         let name = match self {
             Role::User => "user.role.phalanx",
             Role::Executor => "executor.role.phalanx",
+            Role::Hub => "hub.role.phalanx",
         };
         ServerName::try_from(name).expect("is a DNS name")
     }
@@ -82,8 +88,8 @@ impl FromStr for Role {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Role, String> {
-        let known = [Role::User, Role::Executor].into_iter().find(|role| role.name() == word);
-        known.ok_or_else(|| format!("{word:?} is no role: write user or executor"))
+        let known = [Role::User, Role::Executor, Role::Hub].into_iter().find(|role| role.name() == word);
+        known.ok_or_else(|| format!("{word:?} is no role: write user, executor or hub"))
     }
 }
 
@@ -108,6 +114,15 @@ pub enum IdentityError {
     /// A request for a certificate cannot be signed.
     #[error("this is no request that phalanx grid request has made: {0}")]
     Request(String),
+    /// This authority's certificate allows no authority below it.
+    #[error(
+        "this authority cannot have an issuer, because its certificate allows none (no grid of an earlier version does); begin a new \
+         grid: phalanx up"
+    )]
+    NoIssuers,
+    /// This identity signs no lists of revoked certificates.
+    #[error("only the grid's root and its hubs sign lists of revoked certificates")]
+    NoLists,
     /// The certificate's time is over.
     #[error(
         "the certificate of {name} ended on {end}; on the machine of the grid's authority: phalanx grid renew {name}, and \
@@ -210,7 +225,8 @@ impl KeyedCertificate {
     /// Signs a text.
     fn sign(&self, text: &[u8]) -> Result<Vec<u8>, IdentityError> {
         let signer = any_supported_type(&self.key)?.choose_scheme(&[SignatureScheme::ECDSA_NISTP256_SHA256]);
-        Ok(signer.ok_or_else(|| wrong("the user's key is not of the curve P-256"))?.sign(text)?)
+        let signer = signer.ok_or_else(|| IdentityError::Damaged("its key is not of the curve P-256".to_owned()))?;
+        Ok(signer.sign(text)?)
     }
 
     /// The client's side of a link that accepts only the peer with the certificate `expected`.
@@ -229,7 +245,7 @@ impl KeyedCertificate {
     /// The server's side of a link that accepts only the peer with the certificate `expected`.
     pub fn server_of(&self, expected: &[u8]) -> Result<Connection, IdentityError> {
         let verifier = Arc::new(Pinned::new(expected, provider()));
-        Ok(Connection::server(&*server(verifier, self, 0)?)?)
+        Ok(Connection::server(&*server(verifier, self, &[], 0)?)?)
     }
 }
 
@@ -238,8 +254,10 @@ impl KeyedCertificate {
 #[derive(Debug, Clone)]
 pub struct Member {
     own: KeyedCertificate,
+    /// The issuers of its own certificate, which it shows beside it. Empty: the root has signed the certificate itself.
+    issuers: Vec<CertificateDer<'static>>,
+    /// The root's certificate.
     authority: CertificateDer<'static>,
-    roots: RootCertStore,
     server: Arc<ServerConfig>,
     verifier: Arc<Verifier>,
     news: News,
@@ -273,44 +291,72 @@ impl Member {
         renewed: Vec<PathBuf>,
     ) -> Result<Zeroizing<String>, IdentityError> {
         let member = Member::read(pem, role)?.renewing(Some(identity), renewed)?;
-        let text = member.newest_own().and_then(|newest| with_certificate(pem, &newest.own.certificate).ok());
+        let newest = member.newest_own();
+        let text = newest.and_then(|newest| with_certificate(pem, &newest.own.certificate, &newest.issuers).ok());
         Ok(text.unwrap_or_else(|| pem.to_owned().into()))
     }
 
     fn read(pem: &str, role: Role) -> Result<Member, IdentityError> {
-        let mut certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
-        let mut next = |what| certificates.next().ok_or(IdentityError::Missing(what))?.map_err(damaged);
-        let certificate = next("certificate")?;
-        let authority = next("authority's certificate")?;
-        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| match error {
-            pem::Error::NoItemsFound => IdentityError::Missing("private key"),
-            error => damaged(error),
-        })?;
+        let (certificate, issuers, authority) = certificates_in(pem)?;
+        let key = key_in(pem)?;
         let (is, name) = role_and_name(&certificate)?;
         if is != role.name() {
             return Err(IdentityError::Role { is, wanted: role.name() });
         }
-        Member::of(KeyedCertificate { certificate, key }, authority, name)
+        Member::of(KeyedCertificate { certificate, key }, issuers, authority, name)
     }
 
-    fn of(own: KeyedCertificate, authority: CertificateDer<'static>, name: String) -> Result<Member, IdentityError> {
-        let mut roots = RootCertStore::empty();
-        roots.add(authority.clone())?;
-        let verifier = Arc::new(Verifier::new(members_of(&authority)?, authority.clone()));
-        let server = server(verifier.clone(), &own, SESSIONS)?;
-        let news = News { revocations: Revocations::new(authority.clone(), Vec::new()), renewals: None };
-        Ok(Member { own, authority, roots, server, verifier, news, is_fixed: false, acts: None, name })
+    /// `issuers`: those of the identity file.
+    fn of(
+        own: KeyedCertificate,
+        issuers: Vec<CertificateDer<'static>>,
+        authority: CertificateDer<'static>,
+        name: String,
+    ) -> Result<Member, IdentityError> {
+        let members = Members::new(&authority, issuers.clone())?;
+        // Without issuers there is one path at most, and peers say whether it holds.
+        let issuers = match issuers.is_empty() {
+            true => issuers,
+            false => members.path(&own.certificate, &[]).map_err(|_| apart())?,
+        };
+        let revocations = Revocations::new(members.clone(), authority.clone(), Vec::new());
+        let verifier = Arc::new(Verifier::new(members, authority.clone()));
+        let server = server(verifier.clone(), &own, &issuers, SESSIONS)?;
+        let news = News { revocations, renewals: None };
+        Ok(Member { own, issuers, authority, server, verifier, news, is_fixed: false, acts: None, name })
     }
 
     /// The same member, which heeds the lists of revoked certificates in these files.
     pub fn heeding(self, files: Vec<PathBuf>) -> Member {
-        let news = News { revocations: Revocations::new(self.authority.clone(), files), ..self.news.clone() };
+        let revocations = Revocations::new(self.verifier.members().clone(), self.authority.clone(), files);
+        let news = News { revocations, ..self.news.clone() };
         Member { news, ..self }
     }
 
     /// The lists of revoked certificates that the member heeds.
     pub fn revocations(&self) -> &Arc<Revocations> {
         &self.news.revocations
+    }
+
+    /// Signs a list of revoked certificates, as a hub. It follows all these lists, in whatever order: it names the certificates of each
+    /// and these, and its number is higher than theirs.
+    ///
+    /// # Errors
+    /// This member is no hub; or one of the lists names the hub itself or an issuer of it; or the list would be too long.
+    pub fn revoke_after(&self, earlier: &[&str], revoked: Vec<Revoked>) -> Result<String, IdentityError> {
+        let newest = self.newest();
+        newest.check_hub().map_err(|_| IdentityError::NoLists)?;
+        let list = RevokedList::following(earlier, revoked, &self.authority)?;
+        let hub = [std::slice::from_ref(&newest.own.certificate), &newest.issuers].concat();
+        list.signed_by(&hub, &self.authority, |text| newest.own.sign(text))
+    }
+
+    /// Checks that this is a hub.
+    fn check_hub(&self) -> Result<(), IdentityError> {
+        match role_and_name(&self.own.certificate)? {
+            (is, _) if is == Role::Hub.name() => Ok(()),
+            (is, _) => Err(IdentityError::Role { is, wanted: Role::Hub.name() }),
+        }
     }
 
     /// What the member keeps of its grid's news.
@@ -346,7 +392,7 @@ impl Member {
     pub fn newest(&self) -> Member {
         let member = Member { is_fixed: true, ..self.clone() };
         match self.newest_own() {
-            Some(newest) => Member { own: newest.own, server: newest.server, ..member },
+            Some(newest) => Member { own: newest.own, issuers: newest.issuers, server: newest.server, ..member },
             None => member,
         }
     }
@@ -369,17 +415,25 @@ impl Member {
         &self.own
     }
 
-    /// The certificate of the grid's authority, in DER.
+    /// The certificate of the grid's root, in DER.
     pub fn authority(&self) -> &[u8] {
         &self.authority
+    }
+
+    /// The certificates of the issuers that this member knows, in DER: those of its identity file, and those of verified peers.
+    pub fn issuers(&self) -> Vec<Vec<u8>> {
+        self.verifier.members().issuers().iter().map(|issuer| issuer.to_vec()).collect()
     }
 
     /// The client configuration for links to another member of this grid, in the given role.
     pub fn client_of(&self, role: Role) -> Result<Client, IdentityError> {
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_root_certificates(self.roots.clone())
-            .with_client_cert_resolver(self.own.signing_with(self.acts.as_ref().map_or(&[], |acts| &acts.shown))?);
+            .dangerous() // the library's own verifier, which also gets the known issuers
+            .with_custom_certificate_verifier(self.verifier.members().clone())
+            .with_client_cert_resolver(
+                self.own.signing_with(self.acts.as_ref().map_or(&self.issuers[..], |acts| &acts.shown))?,
+            );
         config.resumption = Resumption::in_memory_sessions(1);
         Ok(Client { config: Arc::new(config), role, news: self.news.clone(), acts: self.acts.clone().map(Arc::new) })
     }
@@ -443,27 +497,46 @@ impl Client {
     }
 }
 
-/// Verifies members of the grid with this authority.
-fn members_of(authority: &CertificateDer<'static>) -> Result<Arc<dyn ClientCertVerifier>, IdentityError> {
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.clone())?;
-    let members = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
-    members.build().map_err(|error| IdentityError::Damaged(error.to_string()))
-}
-
-/// A server's configuration, which keeps that many sessions.
+/// A server's configuration, which shows these issuers, and keeps that many sessions.
 fn server(
     verifier: Arc<dyn ClientCertVerifier>,
     own: &KeyedCertificate,
+    issuers: &[CertificateDer<'static>],
     sessions: usize,
 ) -> Result<Arc<ServerConfig>, IdentityError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
-        .with_cert_resolver(own.signing()?);
+        .with_cert_resolver(own.signing_with(issuers)?);
     config.send_tls13_tickets = sessions.min(TICKETS);
     config.session_storage = ServerSessionMemoryCache::new(sessions);
     Ok(Arc::new(config))
+}
+
+/// The certificates of an identity file: the member's own first, the root's last, and those of issuers between them.
+#[allow(clippy::type_complexity, reason = "three things that are told apart by their place")]
+fn certificates_in(
+    pem: &str,
+) -> Result<(CertificateDer<'static>, Vec<CertificateDer<'static>>, CertificateDer<'static>), IdentityError> {
+    let certificates = CertificateDer::pem_slice_iter(pem.as_bytes()).take(MOST_SHOWN + 3);
+    let mut certificates = certificates.collect::<Result<Vec<_>, _>>().map_err(damaged)?.into_iter();
+    let own = certificates.next().ok_or(IdentityError::Missing("certificate"))?;
+    let root = certificates.next_back().ok_or(IdentityError::Missing("authority's certificate"))?;
+    match certificates.len() <= MOST_SHOWN {
+        true => Ok((own, certificates.collect(), root)),
+        false => Err(IdentityError::Damaged("it has too many certificates".to_owned())),
+    }
+}
+
+fn apart() -> IdentityError {
+    IdentityError::Damaged("its certificates do not belong together".to_owned())
+}
+
+fn key_in(pem: &str) -> Result<PrivateKeyDer<'static>, IdentityError> {
+    PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| match error {
+        pem::Error::NoItemsFound => IdentityError::Missing("private key"),
+        error => damaged(error),
+    })
 }
 
 /// Formats the error readably, because the library prints bytes as numbers.

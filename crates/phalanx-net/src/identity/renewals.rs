@@ -6,7 +6,9 @@
 
 use super::delegation::Verifier;
 use super::validity::Validity;
-use super::{IdentityError, KeyedCertificate, SESSIONS, fingerprint, first_certificate, role_and_name, server};
+use super::{
+    IdentityError, KeyedCertificate, SESSIONS, certificates_in, fingerprint, first_certificate, role_and_name, server,
+};
 use crate::replace::{Locked, Unwritten, read, stamp};
 use crate::sync::lock;
 use pem::{EncodeConfig, LineEnding, Pem};
@@ -93,6 +95,8 @@ impl Renewed {
 #[derive(Debug, Clone)]
 pub(super) struct Newest {
     pub own: KeyedCertificate,
+    /// The issuers of the certificate, which are shown beside it.
+    pub issuers: Vec<CertificateDer<'static>>,
     pub server: Arc<ServerConfig>,
     validity: Validity,
 }
@@ -306,8 +310,9 @@ impl Renewals {
             return Ok(false);
         }
         let own = KeyedCertificate { certificate: renewed.certificate.clone(), key: self.own.key.clone_key() };
-        let server = server(self.verifier.clone(), &own, SESSIONS)?;
-        state.newest = Some(Newest { own, server, validity: renewed.validity });
+        let issuers = self.verifier.members().path(&own.certificate, &[])?;
+        let server = server(self.verifier.clone(), &own, &issuers, SESSIONS)?;
+        state.newest = Some(Newest { own, issuers, server, validity: renewed.validity });
         Ok(true)
     }
 
@@ -329,8 +334,9 @@ impl Renewals {
 
     /// The certificate of this member in the text of an identity file. `None`: the file is another member's.
     fn own_in(&self, text: &str) -> Result<Option<Renewed>, IdentityError> {
-        let (holder, renewed) = self.read(first_certificate(text)?)?;
-        self.verifier.verify_client_cert(&renewed.certificate, &[], UnixTime::now())?;
+        let (certificate, issuers, _) = certificates_in(text)?;
+        let (holder, renewed) = self.read(certificate)?;
+        self.verifier.verify_client_cert(&renewed.certificate, &issuers, UnixTime::now())?;
         Ok((holder == self.holder).then_some(renewed))
     }
 
@@ -362,7 +368,7 @@ impl Renewals {
         }
         match found.validity.until >= newest.validity.until {
             true => Ok(()),
-            false => locked.replace(with_certificate(&text, &newest.own.certificate)?.as_bytes()),
+            false => locked.replace(with_certificate(&text, &newest.own.certificate, &newest.issuers)?.as_bytes()),
         }
     }
 
@@ -385,13 +391,21 @@ fn has_changed(state: &mut State, path: &Path) -> bool {
     state.seen.insert(path.to_owned(), seen).flatten() != seen
 }
 
-/// The text of an identity file with another certificate in place of its first.
-pub(super) fn with_certificate(text: &str, certificate: &CertificateDer<'_>) -> io::Result<Zeroizing<String>> {
+/// The text of an identity file with another certificate in place of its first. It keeps the issuers that it has. Those of the new
+/// certificate that it lacks are put behind that.
+pub(super) fn with_certificate(
+    text: &str,
+    certificate: &CertificateDer<'_>,
+    issuers: &[CertificateDer<'_>],
+) -> io::Result<Zeroizing<String>> {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     const END: &str = "-----END CERTIFICATE-----";
     let part = text.find(BEGIN).and_then(|begin| Some((begin, begin + text[begin..].find(END)? + END.len())));
     let (begin, end) = part.ok_or_else(|| io::Error::other("the identity file has no whole certificate"))?;
-    Ok([&text[..begin], to_pem(certificate).trim_end(), &text[end..]].concat().into())
+    let has: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes()).map_while(Result::ok).collect();
+    let lacks = issuers.iter().filter(|issuer| !has.contains(issuer));
+    let new: String = std::iter::once(certificate).chain(lacks).map(to_pem).collect();
+    Ok([&text[..begin], new.trim_end(), &text[end..]].concat().into())
 }
 
 /// A certificate as PEM, with the end of its last line.

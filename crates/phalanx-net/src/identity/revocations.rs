@@ -1,14 +1,18 @@
 //! Certificates that a grid's authority has taken back.
 //!
-//! The authority signs a list of their fingerprints, a text that everyone may see. A member reads it from the folders of its
-//! identity file and its hosts file, and looks for a newer one while it runs. It takes a newer one from other members too. Both
-//! ends of a link check the peer's certificate after the handshake, also when the session was resumed. A link whose peer is
-//! revoked later is closed.
+//! The grid's root, or a hub, signs a list of their fingerprints, a text that everyone may see. A member reads it from the folders of
+//! its identity file and its hosts file, and looks for a newer one while it runs. It takes a newer one from other members too. Both
+//! ends of a link check the peer's certificate and its issuers after the handshake, also when the session was resumed. A link whose
+//! peer is revoked later is closed as soon as the list is there.
+//!
+//! A list by a hub that the known list names is ignored. So a stolen hub's key can be revoked, but only by a list with a higher number:
+//! a hub's numbers have a limit, and those of the root have none.
 
 mod list;
 
 pub use list::{Revoked, RevokedList};
 
+use super::members::Members;
 use super::{Courier, Until, fingerprint};
 use crate::forks;
 use crate::replace::{Locked, Unwritten, read, stamp};
@@ -30,6 +34,7 @@ pub const LONGEST_LIST: u64 = 1 << 20;
 /// The newest list of a grid that a member has found.
 #[derive(Debug)]
 pub struct Revocations {
+    members: Arc<Members>,
     authority: CertificateDer<'static>,
     files: Vec<PathBuf>,
     state: Mutex<State>,
@@ -41,7 +46,7 @@ struct State {
     /// The time and the length of each file when it was looked at last.
     seen: Vec<Option<Seen>>,
     number: u64,
-    /// The newest list, as the authority has signed it.
+    /// The newest list, as it was signed.
     text: String,
     revoked: HashMap<String, Revoked>,
     /// The newest list, which is to be written to the first of the files.
@@ -109,12 +114,16 @@ pub struct Taken {
 }
 
 impl Revocations {
-    /// Lists of the grid with this authority, in any of these files. A file need not exist.
-    pub fn new(authority: CertificateDer<'static>, files: Vec<PathBuf>) -> Arc<Revocations> {
-        Arc::new(Revocations { authority, files, state: Mutex::default() })
+    /// Lists of the grid with these members and this root, in any of these files. A file need not exist.
+    pub(super) fn new(
+        members: Arc<Members>,
+        authority: CertificateDer<'static>,
+        files: Vec<PathBuf>,
+    ) -> Arc<Revocations> {
+        Arc::new(Revocations { members, authority, files, state: Mutex::default() })
     }
 
-    /// Checks that none of these certificates of a peer was revoked. The watch ends the link to the peer when one is revoked
+    /// Checks that none of these certificates of a peer was revoked, nor an issuer of one, which may be shown or not. The watch ends the link to the peer when one is revoked
     /// later; `None`: no file can hold a list.
     ///
     /// # Errors
@@ -123,7 +132,7 @@ impl Revocations {
         if self.files.is_empty() {
             return Ok(None);
         }
-        let fingerprints: Vec<_> = certificates.iter().map(fingerprint).collect();
+        let fingerprints = self.with_issuers(certificates);
         let mut state = lock(&self.state);
         state.looked = None; // a peer is judged by the newest list
         self.look(&mut state);
@@ -136,6 +145,17 @@ impl Revocations {
                 Err(denied(format!("the certificate of the {} {name} was revoked on {when}", role.name())))
             }
         }
+    }
+
+    /// The fingerprints of these certificates of a peer, and of all their issuers. A certificate that is none of a member has no issuer.
+    fn with_issuers(&self, certificates: &[CertificateDer<'_>]) -> Vec<String> {
+        let shown = certificates.get(1..).unwrap_or_default();
+        let mut fingerprints: Vec<_> = certificates.iter().map(fingerprint).collect();
+        if self.members.may_have_issuers(shown) {
+            let issuers = certificates.iter().filter_map(|it| self.members.path(it, shown).ok()).flatten();
+            fingerprints.extend(issuers.map(|issuer| fingerprint(&issuer)));
+        }
+        fingerprints
     }
 
     /// The number of the newest list; 0: there is none. Writes a list that could not be written before.
@@ -160,10 +180,10 @@ impl Revocations {
     }
 
     /// Takes a list that another member has sent, and writes it to the first of the files. `None`: it is not newer than the lists
-    /// that were found so far, or is another grid's, or this member keeps no list.
+    /// that were found so far, or is another grid's, or one of these lists names the hub that has signed it, or this member keeps no list.
     ///
     /// # Errors
-    /// It is no list, or the grid's authority has not signed it.
+    /// It is no list, or neither the grid's root nor a hub has signed it.
     pub fn take(&self, text: &str) -> io::Result<Option<Taken>> {
         if self.files.is_empty() {
             return Ok(None);
@@ -172,10 +192,10 @@ impl Revocations {
         let mut state = lock(&self.state);
         state.looked = None; // another process may have written a newer one just now
         self.look(&mut state);
-        let is_newer = |list: &RevokedList| list.number > state.number && state.damaged.is_empty();
+        let is_newer = |list: &RevokedList| state.is_newer(list) && state.damaged.is_empty();
         let Some(list) = list.filter(is_newer) else { return Ok(None) };
         let number = list.number;
-        state.adopt(list, text.to_owned());
+        self.adopt(&mut state, list, text.to_owned());
         state.unwritten.set();
         Ok(Some(Taken { number, unwritten: self.write_due(state).err() }))
     }
@@ -194,7 +214,7 @@ impl Revocations {
     fn write(&self, file: &Path, number: u64, text: &str, patience: Duration) -> io::Result<()> {
         let locked = Locked::wait_for(file, patience)?;
         match self.read(file)? {
-            Some((found, _)) if found.number >= number => Ok(()),
+            Some((found, _)) if found.number >= number && lock(&self.state).believes(&found) => Ok(()),
             None if file.exists() => Err(io::Error::other(format!("{} is another grid's list", file.display()))),
             _ => locked.replace(text.as_bytes()),
         }
@@ -207,6 +227,7 @@ impl Revocations {
         }
         state.looked = Some(Instant::now());
         state.seen.resize(self.files.len(), None);
+        let mut found = Vec::new();
         for (index, path) in self.files.iter().enumerate() {
             let seen = stamp(path);
             if seen == state.seen[index] && !state.damaged.contains_key(path) {
@@ -215,13 +236,28 @@ impl Revocations {
             state.seen[index] = seen;
             state.damaged.remove(path);
             match self.read(path) {
-                Ok(Some((list, text))) if list.number > state.number => state.adopt(list, text),
-                Ok(_) => {}
+                Ok(list) => found.extend(list),
                 Err(error) => {
                     state.damaged.insert(path.clone(), error.to_string());
                 }
             }
         }
+        // An older list may name the hub that has signed a newer one.
+        found.sort_by_key(|(list, _)| list.number);
+        for (list, text) in found {
+            if state.is_newer(&list) {
+                self.adopt(state, list, text);
+            }
+        }
+    }
+
+    /// Goes by this list from now on, and ends the links of those that it names.
+    fn adopt(&self, state: &mut State, list: RevokedList, text: String) {
+        state.number = list.number;
+        state.revoked = list.entries.into_iter().map(|it| (it.fingerprint.clone(), it)).collect();
+        state.text = text;
+        self.members.distrust(state.revoked.keys().cloned().collect());
+        state.end_links();
     }
 
     /// The list in a file, and its text. `None`: there is no file, or its list is another grid's.
@@ -249,15 +285,8 @@ impl Revocations {
     fn look_after_links(&self) -> bool {
         let mut state = lock(&self.state);
         self.look(&mut state);
-        let State { links, revoked, watched_by, .. } = &mut *state;
-        links.retain(|watched| match watched.link.upgrade() {
-            Some(link) if watched.is_over(revoked) => {
-                link.end();
-                false
-            }
-            Some(link) => !link.has_ended(),
-            None => false,
-        });
+        state.end_links();
+        let State { links, watched_by, .. } = &mut *state;
         let open: Vec<_> =
             links.iter().filter_map(|watched| Some((watched.link.upgrade()?, watched.courier.clone()))).collect();
         let go_on = !links.is_empty();
@@ -275,10 +304,27 @@ impl Revocations {
 }
 
 impl State {
-    fn adopt(&mut self, list: RevokedList, text: String) {
-        self.number = list.number;
-        self.revoked = list.entries.into_iter().map(|it| (it.fingerprint.clone(), it)).collect();
-        self.text = text;
+    /// Whether the list replaces the known one.
+    fn is_newer(&self, list: &RevokedList) -> bool {
+        list.number > self.number && self.believes(list)
+    }
+
+    /// Whether the known list names neither the hub that has signed this one, nor an issuer of it.
+    fn believes(&self, list: &RevokedList) -> bool {
+        !list.signers.iter().any(|signer| self.revoked.contains_key(signer))
+    }
+
+    /// Ends the links of the revoked and those whose time is over, and forgets those that have ended.
+    fn end_links(&mut self) {
+        let State { links, revoked, .. } = self;
+        links.retain(|watched| match watched.link.upgrade() {
+            Some(link) if watched.is_over(revoked) => {
+                link.end();
+                false
+            }
+            Some(link) => !link.has_ended(),
+            None => false,
+        });
     }
 }
 
@@ -308,6 +354,7 @@ impl Watch {
         let mut state = lock(&revocations.state);
         let link: Weak<L> = Arc::downgrade(link);
         state.links.push(Watched { link, fingerprints, courier, until });
+        state.end_links(); // a list may have come since the peer was let in
         revocations.begin_to_watch(&mut state);
     }
 }

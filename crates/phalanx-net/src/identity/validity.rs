@@ -73,14 +73,16 @@ impl Validity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::{Authority, Role, first_certificate, members_of};
+    use crate::identity::members::Members;
+    use crate::identity::{Authority, Role, first_certificate};
 
     const DAY: u64 = 24 * 3600;
 
     #[test]
     fn the_end_of_a_certificate_is_read_whoever_has_signed_it() {
         let authorities = [Authority::create().expect("a grid"), Authority::create().expect("a grid")];
-        let members = members_of(&authorities[0].certificate().expect("a certificate")).expect("a verifier");
+        let root = authorities[0].certificate().expect("a certificate");
+        let members = Members::new(&root, Vec::new()).expect("a verifier");
         for authority in &authorities {
             let before = UnixTime::now().as_secs();
             let pem = authority.issue_for(Role::User, "ada", Some(Duration::from_secs(10 * DAY))).expect("a member");

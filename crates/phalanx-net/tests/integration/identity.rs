@@ -267,7 +267,7 @@ fn delegated(user: &Member, executor: &Member, lasts: Duration) -> Result<Member
     let (own, at) = (user.own().certificate.to_vec(), executor.own().certificate.to_vec());
     let text = user.delegate([&process.certificate, &at], &scope, [1; 16], lasts).unwrap();
     let certificates = [&own[..], &at[..], user.authority()];
-    Member::delegated(process, certificates, &text).map_err(|error| error.to_string())
+    Member::delegated(process, certificates, &executor.issuers(), &text).map_err(|error| error.to_string())
 }
 
 /// What the server knows of a peer after a handshake, and whether the session was resumed.

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 use zeroize::Zeroizing;
 
 /// What a process needs, beside a delegation, to act for a user: its own certificate and key, and the certificates of the user, of
-/// its executor and of the grid's authority.
+/// its executor, of the grid's authority and of the issuers that the executor knows.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Papers {
     certificate: Vec<u8>,
@@ -25,6 +25,7 @@ pub struct Papers {
     user: Vec<u8>,
     executor: Vec<u8>,
     authority: Vec<u8>,
+    issuers: Vec<Vec<u8>>,
 }
 
 impl fmt::Debug for Papers {
@@ -38,14 +39,14 @@ impl Papers {
     pub fn new(own: &KeyedCertificate, user: &[u8], at: &Member) -> Papers {
         let (certificate, key) = own.to_parts();
         let (executor, authority) = (at.own().certificate.to_vec(), at.authority().to_vec());
-        Papers { certificate, key, user: user.to_vec(), executor, authority }
+        Papers { certificate, key, user: user.to_vec(), executor, authority, issuers: at.issuers() }
     }
 
     /// The user, as the process acts by the delegation with this text.
     fn member(&self, text: &str) -> Result<Member, IdentityError> {
-        let Papers { certificate, key, user, executor, authority } = self;
+        let Papers { certificate, key, user, executor, authority, issuers } = self;
         let own = KeyedCertificate::from_parts(certificate.clone(), key.clone());
-        Member::delegated(own, [user, executor, authority], text)
+        Member::delegated(own, [user, executor, authority], issuers, text)
     }
 }
 

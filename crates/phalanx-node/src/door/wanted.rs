@@ -26,6 +26,7 @@ impl Wanted {
     pub(super) fn of(preamble: Preamble) -> io::Result<Option<Wanted>> {
         Ok(Some(match preamble {
             Preamble::News => return Ok(None),
+            Preamble::Join | Preamble::Hub => return Err(refused("no hub answers here")),
             Preamble::Rank { .. } => return Err(refused("ranks connect to each other, not to a server")),
             Preamble::Control => Wanted::Control,
             Preamble::Data { token } => Wanted::Data { token },

@@ -73,7 +73,7 @@ impl Lab {
         scope.add(service, extent).unwrap();
         let (ada, labpc) = (self.ada.own().certificate.clone(), self.labpc.own().certificate.clone());
         let text = self.ada.delegate([&process.certificate, &labpc], &scope, [1; 16], lasts).unwrap();
-        Member::delegated(process, [&ada, &labpc, self.ada.authority()], &text).unwrap()
+        Member::delegated(process, [&ada, &labpc, self.ada.authority()], &[], &text).unwrap()
     }
 
     fn open(&self, member: Member, space: &str) -> Result<(), String> {

@@ -17,20 +17,23 @@ pub(in crate::identity) struct Acts {
 }
 
 impl Member {
-    /// The user, as the process with the certificate and key `own` acts for the user by a delegation. `user`, `executor` and
-    /// `authority` are certificates in DER.
+    /// The user, as the process with the certificate and key `own` acts for the user by a delegation. `user`, `executor`,
+    /// `authority` and `issuers` are certificates in DER. The issuers are those that the executor knows.
     ///
     /// # Errors
     /// The delegation does not hold, or has ended.
     pub fn delegated(
         own: KeyedCertificate,
         [user, executor, authority]: [&[u8]; 3],
+        issuers: &[Vec<u8>],
         delegation: &str,
     ) -> Result<Member, IdentityError> {
         let der = |bytes: &[u8]| CertificateDer::from(bytes.to_vec());
         let shown = [der(user), der(executor), der(delegation.as_bytes())];
         let whole = [std::slice::from_ref(&own.certificate), &shown[..]].concat();
-        let member = Member::of(own, der(authority), String::new())?;
+        let member = Member::of(own, Vec::new(), der(authority), String::new())?;
+        let issuers: Vec<_> = issuers.iter().map(|issuer| der(issuer)).collect();
+        [&shown[0], &shown[1]].into_iter().for_each(|it| member.verifier.members().learn(it, &issuers));
         let acting = member.acting(&whole)?.ok_or_else(|| wrong("it is none"))?;
         Ok(Member { name: acting.user.clone(), acts: Some(Acts { acting, shown, newest: None }), ..member })
     }

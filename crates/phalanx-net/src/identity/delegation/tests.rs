@@ -141,7 +141,7 @@ fn only_a_user_delegates_and_only_to_a_process_at_an_executor() {
 fn a_process_that_acts_for_a_user_cannot_delegate_further() {
     let (own, ada, labpc) = (&GRID.process, GRID.ada.own(), GRID.labpc.own());
     let known = [&ada.certificate[..], &labpc.certificate[..], GRID.ada.authority()];
-    let acting = Member::delegated(own.clone(), known, &GRID.text(HOUR)).expect("it holds");
+    let acting = Member::delegated(own.clone(), known, &[], &GRID.text(HOUR)).expect("it holds");
     assert_eq!((acting.name.as_str(), acting.acts().is_some()), ("ada", true));
     let second = KeyedCertificate::ephemeral().expect("a key");
     let whom = [&second.certificate[..], &labpc.certificate[..]];

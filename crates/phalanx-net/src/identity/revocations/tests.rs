@@ -34,6 +34,11 @@ impl Grid {
     }
 }
 
+fn heeding(grid: &Grid, files: Vec<PathBuf>) -> Arc<Revocations> {
+    let members = Members::new(&grid.certificate, Vec::new()).expect("a verifier");
+    Revocations::new(members, grid.certificate.clone(), files)
+}
+
 /// Looks again at once.
 fn check(revocations: &Arc<Revocations>, certificate: &CertificateDer<'_>) -> Result<(), String> {
     lock(&revocations.state).looked = None;
@@ -83,7 +88,7 @@ fn a_member_refuses_who_is_on_the_list_as_soon_as_it_finds_it() {
     let (grid, folder) = (Grid::new(), tempfile::tempdir().expect("a folder"));
     let [one, other] = ["one", "other"].map(|name| grid.issue(name));
     let files = ["a", "b"].map(|name| folder.path().join(name));
-    let revocations = Revocations::new(grid.certificate.clone(), files.to_vec());
+    let revocations = heeding(&grid, files.to_vec());
     assert_eq!(check(&revocations, &one), Ok(()));
     let first = grid.revoke(None, "one", &one);
     fs::write(&files[0], &first).expect("written");
@@ -102,7 +107,7 @@ fn a_member_refuses_who_is_on_the_list_as_soon_as_it_finds_it() {
 fn nobody_is_let_in_while_a_list_is_damaged() {
     let (grid, folder) = (Grid::new(), tempfile::tempdir().expect("a folder"));
     let (one, file) = (grid.issue("one"), folder.path().join("revoked.txt"));
-    let revocations = Revocations::new(grid.certificate.clone(), vec![file.clone()]);
+    let revocations = heeding(&grid, vec![file.clone()]);
     let list = grid.revoke(None, "other", &grid.issue("other"));
     let another = Grid::new();
     let forged =
@@ -125,7 +130,7 @@ fn a_newer_list_of_another_member_is_kept_and_heeded() {
     let (grid, folder) = (Grid::new(), tempfile::tempdir().expect("a folder"));
     let [one, other] = ["one", "other"].map(|name| grid.issue(name));
     let file = folder.path().join("revoked.txt");
-    let revocations = Revocations::new(grid.certificate.clone(), vec![file.clone()]);
+    let revocations = heeding(&grid, vec![file.clone()]);
     let first = grid.revoke(None, "one", &one);
     let both = grid.revoke(Some(&first), "other", &other);
     let taken = |text: &str| revocations.take(text).map(|taken| taken.map(|it| (it.number, it.unwritten.is_none())));
@@ -147,7 +152,7 @@ fn a_list_that_cannot_be_written_is_heeded_all_the_same() {
     let (grid, folder) = (Grid::new(), tempfile::tempdir().expect("a folder"));
     let one = grid.issue("one");
     let file = folder.path().join("none").join("revoked.txt");
-    let revocations = Revocations::new(grid.certificate.clone(), vec![file.clone()]);
+    let revocations = heeding(&grid, vec![file.clone()]);
     let list = grid.revoke(None, "one", &one);
     let taken = revocations.take(&list).expect("a list").expect("newer");
     assert!(taken.unwritten.is_some());
@@ -158,7 +163,7 @@ fn a_list_that_cannot_be_written_is_heeded_all_the_same() {
         assert!(Instant::now() < until, "it is written as soon as that is possible");
         assert_eq!(revocations.number(), 1);
     }
-    let nowhere = Revocations::new(grid.certificate.clone(), Vec::new());
+    let nowhere = heeding(&grid, Vec::new());
     assert!(nowhere.take(&grid.revoke(None, "one", &one)).expect("a list").is_none());
 }
 
@@ -201,7 +206,7 @@ fn of_two_lists_that_processes_write_at_the_same_time_the_newer_one_stays() {
     let first = grid.revoke(None, "one", &one);
     let second = grid.revoke(Some(&first), "other", &other);
     let file = folder.path().join("revoked.txt");
-    let revocations = Revocations::new(grid.certificate.clone(), vec![file.clone()]);
+    let revocations = heeding(&grid, vec![file.clone()]);
     fs::write(&file, &second).expect("written"); // after the process has looked, and before it writes
     revocations.write(&file, 1, &first, LONG).expect("nothing fails");
     assert_eq!(fs::read_to_string(&file).expect("read"), second);
@@ -213,7 +218,7 @@ fn the_list_of_another_grid_is_not_overwritten() {
     let (file, one) = (folder.path().join("revoked.txt"), grid.issue("one"));
     let theirs = other.revoke(None, "eve", &other.issue("eve"));
     fs::write(&file, &theirs).expect("written");
-    let revocations = Revocations::new(grid.certificate.clone(), vec![file.clone()]);
+    let revocations = heeding(&grid, vec![file.clone()]);
     let taken = revocations.take(&grid.revoke(None, "one", &one)).expect("a list").expect("newer");
     assert!(taken.unwritten.is_some_and(|why| why.to_string().ends_with("is another grid's list")));
     check(&revocations, &one).expect_err("it is heeded all the same");
