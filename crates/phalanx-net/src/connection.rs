@@ -2,6 +2,7 @@
 //!
 //! rustls hands the secrets out in its key log only. Its other way gives keys without the secrets that the next keys come from.
 
+use crate::preamble::Preamble;
 use crate::seal::SECRET;
 use crate::sync::lock;
 use rustls::pki_types::ServerName;
@@ -21,6 +22,7 @@ type Secret = Zeroizing<[u8; SECRET]>;
 pub struct Connection {
     tls: rustls::Connection,
     traffic: Arc<Traffic>,
+    only_for: Option<Preamble>,
 }
 
 impl Connection {
@@ -29,7 +31,7 @@ impl Connection {
         let traffic = Arc::new(Traffic::default());
         let mut config = config.clone();
         config.key_log = traffic.clone();
-        Ok(Connection { tls: ClientConnection::new(Arc::new(config), name)?.into(), traffic })
+        Ok(Connection { tls: ClientConnection::new(Arc::new(config), name)?.into(), traffic, only_for: None })
     }
 
     /// The server's end.
@@ -37,7 +39,18 @@ impl Connection {
         let traffic = Arc::new(Traffic::default());
         let mut config = config.clone();
         config.key_log = traffic.clone();
-        Ok(Connection { tls: ServerConnection::new(Arc::new(config))?.into(), traffic })
+        Ok(Connection { tls: ServerConnection::new(Arc::new(config))?.into(), traffic, only_for: None })
+    }
+
+    /// The same connection, whose handshake fails behind another preamble, and at another level than private: its verifier is for this
+    /// purpose only.
+    pub(crate) fn only_for(self, preamble: Preamble) -> Connection {
+        Connection { only_for: Some(preamble), ..self }
+    }
+
+    /// The only purpose of the connection. `None`: it is good for all that members do.
+    pub(crate) fn purpose(&self) -> Option<Preamble> {
+        self.only_for
     }
 
     pub(crate) fn is_client(&self) -> bool {

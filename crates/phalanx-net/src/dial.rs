@@ -15,7 +15,7 @@ pub use crate::transport::{Dialled, Target, Transport, dial, dial_by, look_up};
 pub use sent::finish;
 
 use crate::connection::Connection;
-use crate::identity::{Client, IdentityError, KeyedCertificate, is_same_member, role_and_name};
+use crate::identity::{Client, IdentityError, Joining, KeyedCertificate, is_same_member, role_and_name};
 use crate::link::{Link, Reader};
 use crate::preamble::Preamble;
 use crate::socket::{Socket, Timed};
@@ -43,6 +43,8 @@ pub enum Expected<'a> {
     Same(&'a Client, &'a [u8]),
     /// The process that holds the key of this certificate, which was announced over another link.
     Holder(&'a KeyedCertificate, &'a [u8]),
+    /// A hub of the grid that this end is about to join. For [`Preamble::Join`].
+    Hub(&'a Joining),
 }
 
 /// Decides whether the member that answers is the one that is meant.
@@ -218,6 +220,7 @@ impl Expected<'_> {
             Expected::Named(client, _) | Expected::Judged(client, _) => client.connect(),
             Expected::OwnProcess(client) | Expected::Same(client, _) => client.connect(),
             Expected::Holder(own, certificate) => own.client_of(certificate),
+            Expected::Hub(joining) => joining.connect(),
         }
     }
 
@@ -226,16 +229,16 @@ impl Expected<'_> {
         match self {
             Expected::Named(client, _) | Expected::Judged(client, _) => Some(client),
             Expected::OwnProcess(client) | Expected::Same(client, _) => Some(client),
-            Expected::Holder(..) => None,
+            Expected::Holder(..) | Expected::Hub(_) => None,
         }
     }
 
-    /// Checks what the handshake itself does not: it has checked the peer's role, or its one certificate.
+    /// Checks what the handshake itself does not: it has checked the peer's role, and its grid or its one certificate.
     fn check(self, shaken: &Shaken, dialled: &Dialled) -> io::Result<()> {
         let refused = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         let certificate = || role_and_name(shaken.peer_certificate()).map_err(io::Error::other);
         match self {
-            Expected::Holder(..) => Ok(()),
+            Expected::Holder(..) | Expected::Hub(_) => Ok(()),
             Expected::Same(_, certificate) if is_same_member(shaken.peer_certificate(), certificate) => Ok(()),
             Expected::Same(client, _) => refused(format!("another {} answers now", client.role().name())),
             Expected::OwnProcess(_) if dialled.is_own_process() => Ok(()),

@@ -84,6 +84,9 @@ impl Shaken {
     /// Derives the keys for a link of these levels after a handshake. `said`: the bytes that the client sent in the
     /// clear before. `sent`, `heard`: how many records went each way behind the handshake.
     fn of(connection: &mut Connection, levels: Levels, said: &[u8], sent: u64, heard: u64) -> io::Result<Shaken> {
+        if connection.purpose().is_some() && levels != Levels::all(Level::Private) {
+            return Err(invalid("a link for this purpose is private"));
+        }
         let mut exported = Zeroizing::new([0; 2 * SECRET]);
         let context = [&Mark::ALL.map(|mark| levels.of(mark) as u8), said].concat();
         connection.export_keying_material(&mut exported[..], EXPORTED, Some(&context)).map_err(invalid)?;
@@ -192,6 +195,7 @@ pub fn offer(
     said: &[u8],
     socket: &mut (impl Read + Write),
 ) -> io::Result<Shaken> {
+    check_purpose(&connection, said)?;
     let offer = offer.into();
     let tickets = drive(&mut connection, socket)?;
     connection.writer().write_all(&offer.to_bytes())?;
@@ -205,6 +209,14 @@ pub fn offer(
         return Err(invalid("the peer began a connection for something else, which was changed on the way"));
     }
     Ok(Shaken { news: Some(offer.news), ..Shaken::of(&mut connection, levels, said, sent, heard)? })
+}
+
+/// Checks that what the client says in the clear is the purpose of the connection, if it has only one.
+fn check_purpose(connection: &Connection, said: &[u8]) -> io::Result<()> {
+    match connection.purpose() {
+        Some(preamble) if preamble.bound() != said => Err(invalid("this connection is good for another purpose only")),
+        _ => Ok(()),
+    }
 }
 
 /// What a client that has said this in the clear sends inside TLS, to choose the levels.
@@ -238,6 +250,7 @@ pub fn choose_ahead(
     said: &[u8],
     socket: &mut (impl Read + Write),
 ) -> io::Result<Shaken> {
+    check_purpose(&connection, said)?;
     connection.writer().write_all(&choice_of(levels, said))?; // TLS keeps it until the server is authenticated
     drive(&mut connection, socket)?;
     let mut shaken = Shaken::of(&mut connection, levels, said, CHOICES, 0)?;
@@ -252,6 +265,7 @@ pub fn choose<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     said: &[u8],
     socket: &mut (impl Read + Write),
 ) -> io::Result<Shaken> {
+    check_purpose(&connection, said)?;
     drive(&mut connection, socket)?;
     let (offer, heard) = hear(&mut connection, socket).map_err(refused)?;
     let offer = Offer::parse(&offer)?;

@@ -20,7 +20,8 @@ pub(super) fn to_pem(key: &KeyPair) -> Zeroizing<String> {
     encode("PRIVATE KEY", key.serialized_der().to_vec())
 }
 
-fn encode(label: &str, bytes: Vec<u8>) -> Zeroizing<String> {
+/// Bytes as PEM. No other copy of them stays in memory.
+pub(super) fn encode(label: &str, bytes: Vec<u8>) -> Zeroizing<String> {
     let whole = Pem::new(label, bytes);
     let text = pem::encode_config(&whole, EncodeConfig::new().set_line_ending(LineEnding::LF));
     whole.into_contents().zeroize();

@@ -6,6 +6,7 @@
 mod authority;
 mod delegation;
 mod hybrid;
+mod joining;
 mod known;
 mod locked;
 mod members;
@@ -17,6 +18,7 @@ mod validity;
 
 pub use authority::{Authority, Issued, request};
 pub use delegation::{Acting, Delegation, Extent, LONGEST, Lasting, Scope, Service, Until};
+pub use joining::Joining;
 pub(crate) use news::Teller;
 pub use news::{Courier, News};
 pub use renewals::{Brought, MOST_RENEWED, Renewals, is_same_member};
@@ -114,6 +116,12 @@ pub enum IdentityError {
     /// A request for a certificate cannot be signed.
     #[error("this is no request that phalanx grid request has made: {0}")]
     Request(String),
+    /// What a hub has answered is not what was asked for.
+    #[error("the hub has not given the certificate that was asked for: {0}")]
+    Joining(&'static str),
+    /// A certificate was revoked, or that cannot be known.
+    #[error("{0}")]
+    Revoked(String),
     /// This authority's certificate allows no authority below it.
     #[error(
         "this authority cannot have an issuer, because its certificate allows none (no grid of an earlier version does); begin a new \

@@ -4,7 +4,9 @@
 //! the test.
 
 mod dial;
+mod forging;
 mod identity;
+mod joining;
 mod links;
 mod memory;
 mod vectors;
