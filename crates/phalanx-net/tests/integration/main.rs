@@ -6,6 +6,7 @@
 mod dial;
 mod forging;
 mod identity;
+mod issuers;
 mod joining;
 mod links;
 mod memory;

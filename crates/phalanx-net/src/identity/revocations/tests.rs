@@ -1,3 +1,5 @@
+mod hubs;
+
 use super::*;
 use crate::identity::{Authority, IdentityError, Member, Role, first_certificate};
 use proptest::prelude::*;
