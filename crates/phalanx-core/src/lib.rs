@@ -11,6 +11,7 @@ pub mod error;
 pub mod event;
 pub mod fairness;
 pub mod flow;
+pub mod hub;
 pub mod ids;
 pub mod launch;
 pub mod level;

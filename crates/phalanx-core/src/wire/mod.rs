@@ -11,6 +11,7 @@
 //! against the body before it is sliced.
 
 pub mod files;
+pub mod hub;
 pub mod machines;
 mod message;
 mod news;

@@ -1,0 +1,329 @@
+//! The hub's engine: who is a member of the grid, who may become one, and who is here.
+//!
+//! The driver proves who asks, signs certificates, stores what changes before it answers, and keeps the time. Times are seconds
+//! since 1970, because they outlast the hub's process.
+
+mod record;
+#[cfg(test)]
+mod tests;
+mod token;
+
+pub use record::{Change, Good, Id, Invitation, Member, State, Who};
+pub use token::{Token, TokenError};
+
+use crate::wire::hub::{Facts, MOST_ROWS, Row};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use thiserror::Error;
+
+/// Most members that a hub knows, also of those that have left.
+pub const MOST_MEMBERS: usize = 200_000;
+/// Most invitations that are open.
+pub const MOST_INVITATIONS: usize = 4096;
+/// Most members that one invitation is for.
+pub const MOST_USES: u32 = 100_000;
+/// Longest time for which an invitation is good, in seconds: 30 days.
+pub const LONGEST_INVITATION: u64 = 30 * 24 * 3600;
+
+/// Why the hub does not do what it is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// No open invitation has this secret. Used ones and those that were never given look alike.
+    #[error(
+        "the token is not good here: it was used, or withdrawn, or is another grid's; ask for a new one: phalanx invite"
+    )]
+    Token,
+    /// The invitation's time is over.
+    #[error("the token's time is over; ask for a new one: phalanx invite")]
+    Late,
+    /// The invitation is for another role.
+    #[error("the token is for the role {0}")]
+    Role(String),
+    /// Another member has this name.
+    #[error("{0} is a member already: join with another name (--name), or expel it first: phalanx expel {0}")]
+    Taken(String),
+    /// The member is not known, or is one no more.
+    #[error("{0} is no member of this grid, or was expelled; join again with a new token")]
+    NoMember(String),
+    /// The member is not here.
+    #[error("{0} is not here now; phalanx members shows who is")]
+    NotHere(String),
+    /// No member has this name.
+    #[error("no member is called {0}; the names are shown by: phalanx members")]
+    NoName(String),
+    /// Only owners may do this.
+    #[error("{0} may not do this: only owners of the grid may")]
+    NoOwner(String),
+    /// The last owner cannot be expelled.
+    #[error("{0} is the only owner of the grid, which would have none left")]
+    LastOwner(String),
+    /// A limit is reached.
+    #[error("the hub has {0} already")]
+    Full(&'static str),
+    /// An invitation for no member, for too many, or for too long.
+    #[error("an invitation is for 1 to {MOST_USES} members, and for 1 second to 30 days")]
+    Bounds,
+}
+
+/// A key that asks for membership, as the driver has proved it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asking {
+    /// The role and name in its request.
+    pub who: Who,
+    /// The digest of its public key.
+    pub key: String,
+}
+
+/// A member that is here, over one link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Presence {
+    link: u64,
+    since: u64,
+    addresses: Vec<String>,
+    facts: Facts,
+}
+
+/// The engine.
+#[derive(Debug, Default)]
+pub struct Hub {
+    invitations: BTreeMap<Id, Invitation>,
+    members: BTreeMap<Who, Member>,
+    present: HashMap<Who, Presence>,
+}
+
+impl Hub {
+    /// Fills the engine with what was stored.
+    pub fn fill(&mut self, change: Change) {
+        match change {
+            Change::Invitation(id, Some(invitation)) => drop(self.invitations.insert(id, invitation)),
+            Change::Invitation(id, None) => drop(self.invitations.remove(&id)),
+            Change::Member(who, member) => drop(self.members.insert(who, *member)),
+        }
+    }
+
+    /// Makes the first owner, or another one, who has this certificate already.
+    pub fn found(&mut self, now: u64, asking: Asking, good: Good, is_owner: bool) -> Vec<Change> {
+        let member = Member { is_owner, ..Member::new(now, asking.key, good, "the grid's founder".to_owned()) };
+        vec![self.keep(asking.who, member)]
+    }
+
+    /// Checks that a user is an owner.
+    pub fn check_owner(&self, name: &str) -> Result<(), Refusal> {
+        let owner = self.members.get(&Who::user(name)).filter(|it| it.is_owner && it.state.is_in());
+        owner.map(drop).ok_or_else(|| Refusal::NoOwner(name.to_owned()))
+    }
+
+    /// An owner invites so many members.
+    pub fn invite(
+        &mut self,
+        now: u64,
+        by: &str,
+        (id, role): (Id, &str),
+        uses: u32,
+        seconds: u64,
+    ) -> Result<Vec<Change>, Refusal> {
+        self.check_owner(by)?;
+        if !(1..=MOST_USES).contains(&uses) || !(1..=LONGEST_INVITATION).contains(&seconds) {
+            return Err(Refusal::Bounds);
+        }
+        let mut changes = self.forget_late(now);
+        if self.invitations.len() >= MOST_INVITATIONS {
+            return Err(Refusal::Full("as many open invitations as it keeps"));
+        }
+        let (role, by) = (role.to_owned(), by.to_owned());
+        let invitation = Invitation { role, uses, until: now + seconds, by };
+        self.invitations.insert(id, invitation.clone());
+        changes.push(Change::Invitation(id, Some(invitation)));
+        Ok(changes)
+    }
+
+    /// Whether this key may join by this invitation. Changes nothing. The same key may ask again, because the answer to it may have been
+    /// lost.
+    pub fn check_join(&self, now: u64, id: &Id, asking: &Asking) -> Result<(), Refusal> {
+        let known = self.members.get(&asking.who);
+        let is_back = |member: &&Member| member.key == asking.key && member.invitation == Some(*id);
+        if let Some(member) = known.filter(is_back).filter(|member| member.state.is_in()) {
+            return check_room(now, member);
+        }
+        let invitation = self.invitations.get(id).ok_or(Refusal::Token)?;
+        if invitation.until <= now {
+            return Err(Refusal::Late);
+        }
+        if invitation.role != asking.who.role {
+            return Err(Refusal::Role(invitation.role.clone()));
+        }
+        match known {
+            Some(member) if member.state.is_in() => Err(Refusal::Taken(asking.who.name.clone())),
+            None if self.members.len() >= MOST_MEMBERS => Err(Refusal::Full("as many members as it keeps")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The key joins by this invitation, with a certificate that was made for it.
+    pub fn join(&mut self, now: u64, id: Id, asking: Asking, good: Good) -> Result<Vec<Change>, Refusal> {
+        self.check_join(now, &id, &asking)?;
+        if let Some(member) = self.members.get_mut(&asking.who).filter(|it| it.key == asking.key && it.state.is_in()) {
+            member.add(now, good);
+            return Ok(vec![Change::Member(asking.who, Box::new(member.clone()))]);
+        }
+        let invitation = self.invitations.get_mut(&id).expect("was checked");
+        let by = invitation.by.clone();
+        invitation.uses -= 1;
+        let left = (invitation.uses > 0).then(|| invitation.clone());
+        if left.is_none() {
+            self.invitations.remove(&id);
+        }
+        let member = Member { invitation: Some(id), ..Member::new(now, asking.key, good, by) };
+        Ok(vec![Change::Invitation(id, left), self.keep(asking.who, member)])
+    }
+
+    /// Whether this is the key of a member.
+    pub fn check_member(&self, asking: &Asking) -> Result<(), Refusal> {
+        let member = self.members.get(&asking.who).filter(|it| it.key == asking.key && it.state.is_in());
+        member.map(drop).ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))
+    }
+
+    /// Whether this key may have a new certificate.
+    pub fn check_renew(&self, now: u64, asking: &Asking) -> Result<(), Refusal> {
+        let member = self.members.get(&asking.who).filter(|it| it.key == asking.key && it.state.is_in());
+        check_room(now, member.ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))?)
+    }
+
+    /// The member gets a new certificate.
+    pub fn renew(&mut self, now: u64, asking: &Asking, good: Good) -> Result<Vec<Change>, Refusal> {
+        self.check_renew(now, asking)?;
+        let member = self.members.get_mut(&asking.who).expect("was checked");
+        member.add(now, good);
+        Ok(vec![Change::Member(asking.who.clone(), Box::new(member.clone()))])
+    }
+
+    /// An owner expels all members of a name. Returns whom, with the certificates that are to be revoked.
+    pub fn expel(&mut self, now: u64, by: &str, name: &str) -> Result<(Vec<(Who, Good)>, Vec<Change>), Refusal> {
+        self.check_owner(by)?;
+        let is_meant = |(who, member): &(&Who, &Member)| who.name == name && member.state.is_in();
+        let named: Vec<Who> = self.members.iter().filter(is_meant).map(|(who, _)| who.clone()).collect();
+        if named.is_empty() {
+            return Err(Refusal::NoName(name.to_owned()));
+        }
+        let owners = self.members.iter().filter(|(_, it)| it.is_owner && it.state.is_in());
+        if owners.map(|(who, _)| who).all(|owner| named.contains(owner)) {
+            return Err(Refusal::LastOwner(name.to_owned()));
+        }
+        let (mut revoked, mut changes) = (Vec::new(), Vec::new());
+        for who in named {
+            let (good, change) = self.end(now, &who, State::Expelled { when: now, by: by.to_owned() });
+            revoked.extend(good.into_iter().map(|it| (who.clone(), it)));
+            changes.push(change);
+        }
+        Ok((revoked, changes))
+    }
+
+    /// The member leaves for good. Returns the certificates that are to be revoked.
+    pub fn leave(&mut self, now: u64, who: &Who) -> Result<(Vec<(Who, Good)>, Vec<Change>), Refusal> {
+        let member = self.members.get(who).filter(|it| it.state.is_in());
+        let member = member.ok_or_else(|| Refusal::NoMember(who.name.clone()))?;
+        let is_other = |(other, it): (&Who, &Member)| other != who && it.is_owner && it.state.is_in();
+        if member.is_owner && !self.members.iter().any(is_other) {
+            return Err(Refusal::LastOwner(who.name.clone()));
+        }
+        let (good, change) = self.end(now, who, State::Left { when: now });
+        Ok((good.into_iter().map(|it| (who.clone(), it)).collect(), vec![change]))
+    }
+
+    /// All certificates of those that were members, as far as they have not ended. A list of revoked ones that lacks some of them is not
+    /// whole: the hub's process ended before it had signed one, or another list has come.
+    pub fn to_revoke(&self, now: u64) -> Vec<(Who, Good)> {
+        let each = |(who, member): (&Who, &Member)| {
+            member.revoked.iter().filter(|it| it.until > now).map(|it| (who.clone(), it.clone())).collect::<Vec<_>>()
+        };
+        self.members.iter().flat_map(each).collect()
+    }
+
+    /// A member is here, over this link. An earlier link of it counts no more.
+    pub fn enter(
+        &mut self,
+        now: u64,
+        link: u64,
+        who: &Who,
+        addresses: Vec<String>,
+        facts: Facts,
+    ) -> Result<(), Refusal> {
+        let member = self.members.get_mut(who).filter(|it| it.state.is_in());
+        let member = member.ok_or_else(|| Refusal::NoMember(who.name.clone()))?;
+        (member.addresses, member.facts, member.seen) = (addresses.clone(), facts.clone(), now);
+        self.present.insert(who.clone(), Presence { link, since: now, addresses, facts });
+        Ok(())
+    }
+
+    /// The link of a member has ended.
+    pub fn go(&mut self, now: u64, link: u64, who: &Who) {
+        if self.present.get(who).is_some_and(|it| it.link == link) {
+            self.present.remove(who);
+            self.members.get_mut(who).into_iter().for_each(|member| member.seen = now);
+        }
+    }
+
+    /// The link of a member that is here.
+    pub fn link_of(&self, who: &Who) -> Result<u64, Refusal> {
+        let known = self.members.get(who).filter(|it| it.state.is_in());
+        known.ok_or_else(|| Refusal::NoName(who.name.clone()))?;
+        self.present.get(who).map(|it| it.link).ok_or_else(|| Refusal::NotHere(who.name.clone()))
+    }
+
+    /// The row of one member.
+    pub fn row_of(&self, who: &Who) -> Result<Row, Refusal> {
+        let member = self.members.get(who).filter(|it| it.state.is_in());
+        member.map(|member| self.row(who, member)).ok_or_else(|| Refusal::NoName(who.name.clone()))
+    }
+
+    /// The next rows after a member, and whether there are more.
+    pub fn rows(&self, after: Option<&Who>) -> (Vec<Row>, bool) {
+        let from = after.map_or(Bound::Unbounded, |it| Bound::Excluded(it.clone()));
+        let mut members = self.members.range((from, Bound::Unbounded)).filter(|(_, it)| it.state.is_in());
+        let rows: Vec<Row> = members.by_ref().take(MOST_ROWS).map(|(who, member)| self.row(who, member)).collect();
+        (rows, members.next().is_some())
+    }
+
+    fn row(&self, who: &Who, member: &Member) -> Row {
+        let present = self.present.get(who);
+        let until = member.good.iter().map(|it| it.until).max().unwrap_or_default();
+        let Who { role, name } = who.clone();
+        let (addresses, facts) = match present {
+            Some(it) => (it.addresses.clone(), it.facts.clone()),
+            None => (member.addresses.clone(), member.facts.clone()),
+        };
+        let since = present.map_or(member.seen, |it| it.since);
+        Row { role, name, addresses, is_here: present.is_some(), since, until, facts }
+    }
+
+    /// Keeps a new member. Who had its role and name before may have certificates that are still to be revoked.
+    fn keep(&mut self, who: Who, mut member: Member) -> Change {
+        if let Some(before) = self.members.get(&who) {
+            member.revoked.extend_from_slice(&before.revoked);
+        }
+        self.members.insert(who.clone(), member.clone());
+        Change::Member(who, Box::new(member))
+    }
+
+    /// Ends a membership. Returns its good certificates.
+    fn end(&mut self, now: u64, who: &Who, state: State) -> (Vec<Good>, Change) {
+        self.present.remove(who);
+        let member = self.members.get_mut(who).expect("was found");
+        member.state = state;
+        let good: Vec<Good> = member.good.drain(..).filter(|it| it.until > now).collect();
+        member.revoked.retain(|it| it.until > now);
+        member.revoked.extend_from_slice(&good);
+        (good, Change::Member(who.clone(), Box::new(member.clone())))
+    }
+
+    /// Forgets invitations whose time is over.
+    fn forget_late(&mut self, now: u64) -> Vec<Change> {
+        let late: Vec<Id> = self.invitations.iter().filter(|(_, it)| it.until <= now).map(|(id, _)| *id).collect();
+        self.invitations.retain(|_, it| it.until > now);
+        late.into_iter().map(|id| Change::Invitation(id, None)).collect()
+    }
+}
+
+fn check_room(now: u64, member: &Member) -> Result<(), Refusal> {
+    if member.has_room(now) { Ok(()) } else { Err(Refusal::Full("several certificates of this member that are good")) }
+}

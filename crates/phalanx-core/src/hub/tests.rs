@@ -1,0 +1,224 @@
+use super::*;
+use proptest::prelude::*;
+
+const ID: Id = [7; 32];
+
+fn good(name: &str, until: u64) -> Good {
+    Good { fingerprint: name.to_owned(), until }
+}
+
+fn asking(role: &str, name: &str) -> Asking {
+    Asking { who: Who::new(role, name), key: format!("key of {name}") }
+}
+
+/// A hub whose owner is ada.
+fn hub() -> Hub {
+    let mut hub = Hub::default();
+    hub.found(0, asking("user", "ada"), good("ada 1", 1000), true);
+    hub
+}
+
+/// The same, with an invitation for one executor until 60.
+fn inviting() -> Hub {
+    let mut hub = hub();
+    hub.invite(0, "ada", (ID, "executor"), 1, 60).expect("ada is an owner");
+    hub
+}
+
+#[test]
+fn an_invitation_is_good_once_for_its_role_and_its_time() {
+    let mut hub = inviting();
+    assert_eq!(hub.check_join(10, &[8; 32], &asking("executor", "ws7")), Err(Refusal::Token));
+    assert_eq!(hub.check_join(10, &ID, &asking("user", "ws7")), Err(Refusal::Role("executor".into())));
+    assert_eq!(hub.check_join(60, &ID, &asking("executor", "ws7")), Err(Refusal::Late));
+    hub.join(59, ID, asking("executor", "ws7"), good("ws7 1", 100)).expect("is invited");
+    assert_eq!(hub.join(59, ID, asking("executor", "ws8"), good("ws8 1", 100)), Err(Refusal::Token));
+}
+
+#[test]
+fn the_key_that_has_joined_may_ask_again_because_its_answer_may_be_lost() {
+    let mut hub = inviting();
+    hub.join(1, ID, asking("executor", "ws7"), good("ws7 1", 100)).expect("is invited");
+    hub.join(2, ID, asking("executor", "ws7"), good("ws7 2", 100)).expect("the same key");
+    let thief = Asking { key: "another".into(), ..asking("executor", "ws7") };
+    assert_eq!(hub.check_join(2, &ID, &thief), Err(Refusal::Token));
+    let (revoked, _) = hub.expel(3, "ada", "ws7").expect("ada is an owner");
+    assert_eq!(revoked.len(), 2, "both certificates that were handed out are revoked");
+    assert_eq!(hub.check_join(4, &ID, &asking("executor", "ws7")), Err(Refusal::Token));
+}
+
+#[test]
+fn nobody_takes_the_name_of_a_member() {
+    let mut hub = hub();
+    hub.invite(0, "ada", (ID, "user"), 9, 60).expect("ada is an owner");
+    let thief = Asking { key: "another".into(), ..asking("user", "ADA") };
+    assert_eq!(hub.check_join(1, &ID, &thief), Err(Refusal::Taken("ada".into())));
+}
+
+#[test]
+fn only_owners_invite_and_expel_and_one_is_always_left() {
+    let mut hub = hub();
+    hub.invite(0, "ada", (ID, "user"), 1, 60).expect("ada is an owner");
+    hub.join(1, ID, asking("user", "bob"), good("bob 1", 100)).expect("is invited");
+    assert_eq!(hub.invite(1, "bob", ([1; 32], "user"), 1, 60), Err(Refusal::NoOwner("bob".into())));
+    assert!(matches!(hub.expel(1, "bob", "ada"), Err(Refusal::NoOwner(_))));
+    assert!(matches!(hub.expel(1, "ada", "ada"), Err(Refusal::LastOwner(_))));
+    assert!(matches!(hub.leave(1, &Who::user("ada")), Err(Refusal::LastOwner(_))));
+    assert!(matches!(hub.expel(1, "ada", "nobody"), Err(Refusal::NoName(_))));
+    hub.leave(2, &Who::user("bob")).expect("bob may leave");
+    for (uses, seconds) in [(0, 60), (MOST_USES + 1, 60), (1, 0), (1, LONGEST_INVITATION + 1)] {
+        assert_eq!(hub.invite(3, "ada", ([2; 32], "user"), uses, seconds), Err(Refusal::Bounds));
+    }
+}
+
+#[test]
+fn who_was_expelled_gets_no_new_certificate_and_is_not_here() {
+    let mut hub = inviting();
+    let ws7 = asking("executor", "ws7");
+    hub.join(1, ID, ws7.clone(), good("ws7 1", 100)).expect("is invited");
+    hub.enter(2, 1, &ws7.who, vec!["10.0.0.7:7400".into()], Facts::new()).expect("is a member");
+    hub.renew(3, &ws7, good("ws7 2", 200)).expect("is a member");
+    let (revoked, _) = hub.expel(150, "ada", "ws7").expect("ada is an owner");
+    assert_eq!(revoked, [(ws7.who.clone(), good("ws7 2", 200))], "the first one has ended");
+    assert_eq!(hub.to_revoke(150), revoked);
+    assert_eq!(hub.to_revoke(200), []);
+    assert!(matches!(hub.check_renew(151, &ws7), Err(Refusal::NoMember(_))));
+    assert!(matches!(hub.enter(151, 2, &ws7.who, Vec::new(), Facts::new()), Err(Refusal::NoMember(_))));
+    assert_eq!(hub.rows(None).0.len(), 1, "only ada");
+}
+
+#[test]
+fn a_member_that_renews_without_end_is_stopped_before_certificates_are_forgotten() {
+    let mut hub = hub();
+    let ada = asking("user", "ada");
+    let renewed = (0..100).filter(|it| hub.renew(1, &ada, good(&format!("more {it}"), 1000)).is_ok()).count();
+    assert_eq!(renewed, 7);
+    hub.renew(1000, &ada, good("later", 2000)).expect("the others have ended");
+}
+
+#[test]
+fn the_end_of_an_earlier_link_does_not_remove_who_is_here_again() {
+    let mut hub = inviting();
+    let ws7 = asking("executor", "ws7");
+    hub.join(1, ID, ws7.clone(), good("ws7 1", 100)).expect("is invited");
+    for link in [1, 2] {
+        hub.enter(1 + link, link, &ws7.who, Vec::new(), Facts::new()).expect("is a member");
+    }
+    hub.go(5, 1, &ws7.who);
+    assert!(hub.rows(None).0.iter().any(|row| row.name == "ws7" && row.is_here && row.since == 3));
+    hub.go(6, 2, &ws7.who);
+    assert!(hub.rows(None).0.iter().any(|row| row.name == "ws7" && !row.is_here && row.since == 6));
+}
+
+#[test]
+fn rows_come_in_pages() {
+    let mut hub = hub();
+    hub.invite(0, "ada", (ID, "executor"), 1000, 60).expect("ada is an owner");
+    for number in 0..MOST_ROWS * 2 {
+        hub.join(1, ID, asking("executor", &format!("ws{number}")), good("x", 100)).expect("is invited");
+    }
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let (rows, goes_on) = hub.rows(after.as_ref());
+        after = rows.last().map(|row| Who::new(&row.role, &row.name));
+        seen.extend(rows.into_iter().map(|row| row.name));
+        if !goes_on {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), MOST_ROWS * 2 + 1);
+    assert_eq!(seen.iter().collect::<std::collections::BTreeSet<_>>().len(), seen.len());
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Invite { id: u8, uses: u32 },
+    Join { id: u8, name: u8, key: u8 },
+    Expel { name: u8 },
+    Leave { name: u8 },
+    Renew { name: u8, key: u8 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..4u8, 1..3u32).prop_map(|(id, uses)| Step::Invite { id, uses }),
+        (0..4u8, 0..4u8, 0..3u8).prop_map(|(id, name, key)| Step::Join { id, name, key }),
+        (0..4u8).prop_map(|name| Step::Expel { name }),
+        (0..4u8).prop_map(|name| Step::Leave { name }),
+        (0..4u8, 0..3u8).prop_map(|(name, key)| Step::Renew { name, key }),
+    ]
+}
+
+proptest! {
+    /// What is stored makes the same hub again after each step; no invitation lets in more members than it is for; and each
+    /// certificate of somebody who is no member is among those to revoke.
+    #[test]
+    fn a_hub_that_is_filled_from_its_store_is_the_same(steps in proptest::collection::vec(step(), 0..60)) {
+        let (mut hub, mut stored) = (Hub::default(), Hub::default());
+        hub.found(0, asking("user", "ada"), good("ada", 1 << 40), true).into_iter().for_each(|it| stored.fill(it));
+        let (mut invited, mut joined, mut handed_out) = (0u32, 0u32, Vec::new());
+        for (now, step) in (1..).zip(steps) {
+            let who = |name: u8, key: u8| Asking { who: Who::new("executor", &format!("ws{name}")), key: format!("{key}") };
+            let fresh = good(&format!("certificate {now}"), 1 << 40);
+            let changes = match step {
+                Step::Invite { id, uses } => {
+                    let replaced = hub.invitations.get(&[id; 32]).map_or(0, |it| it.uses);
+                    invited = invited + uses - replaced;
+                    hub.invite(now, "ada", ([id; 32], "executor"), uses, 1000).map(|it| (it, None))
+                }
+                Step::Join { id, name, key } => {
+                    let asking = who(name, key);
+                    let is_new = hub.members.get(&asking.who).is_none_or(|it| !it.state.is_in());
+                    let done = hub.join(now, [id; 32], asking.clone(), fresh.clone());
+                    joined += u32::from(done.is_ok() && is_new);
+                    done.map(|it| (it, Some((asking.who, fresh))))
+                }
+                Step::Expel { name } => {
+                    hub.expel(now, "ada", &format!("ws{name}")).map(|(_, it)| (it, None))
+                }
+                Step::Leave { name } => hub.leave(now, &who(name, 0).who).map(|(_, it)| (it, None)),
+                Step::Renew { name, key } => {
+                    let asking = who(name, key);
+                    hub.renew(now, &asking, fresh.clone()).map(|it| (it, Some((asking.who, fresh))))
+                }
+            };
+            if let Ok((changes, handed)) = changes {
+                changes.into_iter().for_each(|change| stored.fill(change));
+                handed_out.extend(handed);
+            }
+            prop_assert_eq!(&hub.members, &stored.members);
+            prop_assert_eq!(&hub.invitations, &stored.invitations);
+            prop_assert!(joined <= invited);
+            let revoked = hub.to_revoke(now);
+            for (who, it) in &handed_out {
+                let is_good = hub.members[who].good.contains(it) && hub.members[who].state.is_in();
+                prop_assert!(is_good || revoked.contains(&(who.clone(), it.clone())), "{:?} of {:?}", it, who);
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_is_read_as_it_was_written(
+        grid in "[a-z0-9-]{1,63}", role in "user|executor|hub", hubs in proptest::collection::vec("[a-z0-9.:]{1,60}", 0..8),
+        root: [u8; 32], secret: [u8; 16],
+    ) {
+        let token = Token { grid, role, hubs, root, secret };
+        prop_assert_eq!(token.to_string().parse(), Ok(token.clone()));
+        let (shown, hidden) = (format!("{token:?}"), format!("{secret:?}"));
+        prop_assert!(!shown.contains(&hidden));
+    }
+
+    #[test]
+    fn a_token_that_is_altered_in_any_letter_is_none(at in 0..200usize, letter in "[A-Za-z0-9_-]") {
+        let (hubs, role) = (vec!["10.0.0.5:7400".to_owned()], "executor".to_owned());
+        let text = Token { grid: "lab".into(), role, hubs, root: [1; 32], secret: [2; 16] }.to_string();
+        let at = at % text.len();
+        let altered = format!("{}{letter}{}", &text[..at], &text[at + 1..]);
+        prop_assert_eq!(altered.parse::<Token>().is_ok(), altered == text);
+    }
+
+    #[test]
+    fn no_text_makes_reading_a_token_panic(text in "(phalanx1-)?[ -~]{0,300}") {
+        let _ = text.parse::<Token>();
+    }
+}

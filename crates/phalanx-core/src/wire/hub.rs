@@ -1,0 +1,113 @@
+//! The messages between a hub and those that reach it: machines and users that join, members that stay, and users that ask.
+//!
+//! A joining peer shows a request for a certificate in the handshake, and says the secret of its invitation. A member shows its
+//! certificate. An executor's link stays open while the executor runs. Bodies have PEM, or a page of rows.
+
+use super::News;
+use crate::level::Level;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The level of links to a hub, whatever the policy says: they carry secrets and the names of members.
+pub const LEVEL: Level = Level::Private;
+/// Most rows in one page.
+pub const MOST_ROWS: usize = 200;
+/// Most facts that a member tells.
+pub const MOST_FACTS: usize = 32;
+/// Longest name of a fact, and longest fact, in bytes.
+pub const LONGEST_FACT: usize = 200;
+/// Most addresses of a member or of a hub.
+pub const MOST_ADDRESSES: usize = 8;
+
+/// What a member tells about its machine: the name of each fact, and the fact as text.
+pub type Facts = BTreeMap<String, String>;
+
+/// Whether facts have an acceptable number and length.
+pub fn are_short(facts: &Facts) -> bool {
+    let is_short = |text: &String| text.len() <= LONGEST_FACT;
+    facts.len() <= MOST_FACTS && facts.iter().all(|(name, fact)| is_short(name) && is_short(fact))
+}
+
+/// Whether these can be the addresses of a member.
+pub fn are_addresses(addresses: &[String]) -> bool {
+    addresses.len() <= MOST_ADDRESSES && addresses.iter().all(|it| !it.is_empty() && it.len() <= LONGEST_FACT)
+}
+
+/// A message to a hub.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
+pub enum ToHub {
+    /// Over a joining link: the peer asks for a certificate with the secret of an invitation.
+    Join { secret: [u8; 16], phalanx: String },
+    /// Over a joining link: a member whose certificate has ended asks for a new one.
+    Return { phalanx: String },
+    /// An executor is here. Others reach it at its `addresses`; none: at its `port` where the hub sees it.
+    Enter { addresses: Vec<String>, port: u16, facts: Facts, phalanx: String },
+    /// The sender is still here.
+    Beat,
+    /// The member asks for a new certificate with the same key.
+    Renew,
+    /// A user asks for the members after the one of this role and name.
+    Members { after: Option<(String, String)> },
+    /// The member asks for the executor of this name. It gets a page with one row.
+    Find { name: String },
+    /// The member asks for a way to the executor of this name, through the hub.
+    Reach { name: String },
+    /// An owner asks for an invitation for so many members in this role, for so many seconds.
+    Invite { role: String, uses: u32, seconds: u64 },
+    /// An owner expels the members of this name.
+    Expel { name: String },
+    /// The member leaves the grid for good.
+    Leave,
+    /// News of the grid.
+    News(News),
+}
+
+/// A message from a hub.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the sentence of each variant names its fields")]
+pub enum FromHub {
+    /// The peer is a member of this grid. The body has its certificates. `hubs`: where hubs are reached.
+    Welcome { grid: String, hubs: Vec<String> },
+    /// The member is in, and is reached at these addresses.
+    Entered { addresses: Vec<String>, hubs: Vec<String> },
+    /// The sender is still here.
+    Beat,
+    /// The body has a new certificate.
+    Renewed,
+    /// The body has these rows, an encoded list of [`Row`]. `goes_on`: there are more after the last one.
+    Members { goes_on: bool, hubs: Vec<String> },
+    /// The member dials the hub with this token, which leads to the executor.
+    Reached { token: [u8; 16] },
+    /// To an executor: another member waits behind this token. The executor dials the hub with it, and serves what comes.
+    Come { token: [u8; 16] },
+    /// An invitation, as the token that is typed.
+    Invited { token: String },
+    /// So many certificates were revoked.
+    Expelled { certificates: u32 },
+    /// The member has left.
+    Left,
+    /// The request is refused.
+    Refused { reason: String },
+    /// News of the grid.
+    News(News),
+}
+
+/// A member, as a hub lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// The word of its role.
+    pub role: String,
+    /// Its name.
+    pub name: String,
+    /// Where it is or was reached last.
+    pub addresses: Vec<String>,
+    /// Whether it is here now. Users come and go, and are never here.
+    pub is_here: bool,
+    /// Since when it is here, or was here last, or, if it never was, has joined: seconds since 1970.
+    pub since: u64,
+    /// When its newest certificate ends, in seconds since 1970.
+    pub until: u64,
+    /// What it has told about its machine.
+    pub facts: Facts,
+}
