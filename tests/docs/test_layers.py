@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 # The order, low to high. Whoever adds a module gives it a place here. The root is lib.rs or __init__.py.
 MODULES = {
-    "phalanx-core": ["cage fairness ids level error text", "wire", "event", "flow launch space spmd transfer", "root"],
+    "phalanx-core": ["cage fairness ids level error text", "wire", "event", "flow hub launch space spmd transfer", "root"],
     "phalanx-net": [
         "address copy pages preamble private_folder replace sync",
         "forks",
@@ -39,10 +39,10 @@ MODULES = {
         "learned",
         "confined dial dialler door journal keeper printing prints recruit rules",
         "interpreter space",
-        "interpreter_link local places remote",
+        "hub interpreter_link local membership places remote",
         "asked connect transfer",
         "ranks",
-        "manager executor hub",
+        "manager executor",
         "dashboard",
         "root",
     ],
@@ -60,14 +60,16 @@ MODULES = {
         "tokens transfer weights",
         "files interpreter manager",
         "asked space",
+        "hub",
         "executor ranks",
         "root",
     ],
     "python": [
         "_native",
         "_atomic _call _copying errors summary words",
-        "arrays hosts profile security",
-        "_pickling _reach _refusals",
+        "_identities arrays hosts members profile security",
+        "_grids _pickling _refusals",
+        "_reach",
         "_futures _instructions _output _program _tokens contracts",
         "_accounts _commands _folding _staying skeletons",
         "_cage _compile _interpreter _outcomes _prologue _results _stream",

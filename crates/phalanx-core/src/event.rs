@@ -24,6 +24,8 @@ pub enum Event {
     Lost { id: InterpreterId, cause: Cause },
     /// The executor of the interpreters in `among` lets this program keep so many of them, because another user waits.
     Share { among: Vec<InterpreterId>, keep: u32 },
+    /// The machines offer so many interpreters now, and the user's contract wants as many as there are.
+    Offered { interpreters: u32 },
     /// A little time has passed while an interpreter was idle.
     Look,
     /// Time has passed.

@@ -11,7 +11,9 @@
 mod prolonging;
 mod sent;
 
-pub use crate::transport::{Dialled, Target, Transport, dial, dial_by, look_up};
+pub use crate::transport::{
+    Dialled, Guide, RELAYED, Target, Transport, dial, dial_by, executors_of, guide, host_of, look_up, member_at,
+};
 pub use sent::finish;
 
 use crate::connection::Connection;
@@ -146,6 +148,14 @@ impl Dialled {
             (Ok(introduced), Some(Ok(kept))) => Ok((introduced, kept)),
             (introduced, _) => Err(introduced.err().unwrap_or_else(|| io::ErrorKind::InvalidData.into()).into()),
         }
+    }
+
+    /// Tells a hub where the connection leads. What is sent next is for the member there: it is introduced to that member by one of the
+    /// other methods.
+    pub fn through(mut self, token: [u8; 16], patience: Duration) -> io::Result<Socket> {
+        Preamble::Relay { token }.write(&mut self.socket.until(Instant::now() + patience))?;
+        self.socket.set_patience(None)?;
+        Ok(self.socket)
     }
 
     /// Introduces this end without a handshake. Nothing on the connection is protected.

@@ -23,6 +23,7 @@ mod pages;
 pub mod preamble;
 #[cfg(unix)]
 pub mod private_folder;
+pub mod relay;
 pub mod replace;
 pub mod runtime;
 pub mod seal;

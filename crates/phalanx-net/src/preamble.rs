@@ -21,6 +21,7 @@ const RANK: u8 = 9;
 const NEWS: u8 = 10;
 const JOIN: u8 = 11;
 const HUB: u8 = 12;
+const RELAY: u8 = 13;
 
 /// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +67,12 @@ pub enum Preamble {
     Join,
     /// A member's link to a hub.
     Hub,
+    /// An end of a link that a hub relays to a member, under a token that the hub gave. No handshake with the hub follows: what follows
+    /// is for the other end.
+    Relay {
+        /// Where the link leads.
+        token: [u8; 16],
+    },
 }
 
 impl Preamble {
@@ -98,6 +105,7 @@ impl Preamble {
             Preamble::News => (NEWS, [0; 16]),
             Preamble::Join => (JOIN, [0; 16]),
             Preamble::Hub => (HUB, [0; 16]),
+            Preamble::Relay { token } => (RELAY, token),
             Preamble::Stream { token, number } => {
                 let bytes = [&token[..], &number.to_le_bytes()].concat();
                 (STREAM, bytes.try_into().expect("16 bytes"))
@@ -133,6 +141,7 @@ impl Preamble {
             (true, NEWS) => Some(Preamble::News),
             (true, JOIN) => Some(Preamble::Join),
             (true, HUB) => Some(Preamble::Hub),
+            (true, RELAY) => Some(Preamble::Relay { token }),
             (true, STREAM) => {
                 let (token, number) = token.split_at(12);
                 let number = u32::from_le_bytes(number.try_into().expect("4 bytes"));
@@ -166,6 +175,7 @@ mod tests {
         Preamble::News,
         Preamble::Join,
         Preamble::Hub,
+        Preamble::Relay { token: [7; 16] },
     ];
 
     #[test]

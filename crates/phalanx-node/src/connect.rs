@@ -17,6 +17,8 @@ pub enum Place {
     Executors {
         /// The addresses of the executors.
         addresses: Vec<Address>,
+        /// The grid whose executors these are; those that come later are recruited, too. `None`: only these.
+        grid: Option<String>,
         /// The user's identity, and whom it expects.
         dialler: Box<Dialler>,
         /// The token by which the executors recognise the user's program.
@@ -33,8 +35,8 @@ pub fn connect(
 ) -> Result<Box<dyn Source>, RecruitError> {
     match place {
         Place::ThisMachine => Ok(Box::new(ThisMachine::new(&policy, start)?)),
-        Place::Executors { addresses, dialler, program } => {
-            Ok(Box::new(Executors::connect(addresses, (&dialler, program), policy, start.python, asked)?))
+        Place::Executors { addresses, grid, dialler, program } => {
+            Ok(Box::new(Executors::connect((addresses, grid), (&dialler, program), policy, start.python, asked)?))
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::delegated;
 use crate::known_members::{KnownMember, KnownMembers, normal};
 use phalanx_core::wire::Given;
 use phalanx_net::address::Address;
-use phalanx_net::dial::Judge;
+use phalanx_net::dial::{Judge, member_at};
 use phalanx_net::identity::{IdentityError, Member, Service};
 use phalanx_net::sync::lock;
 use std::collections::{BTreeMap, HashMap};
@@ -133,13 +133,15 @@ impl Awaited<'_> {
     /// Whether the user named the member.
     pub(crate) fn is_named(&self) -> bool {
         self.dialler.named.contains_key(&self.address)
+            || self.address.parse().is_ok_and(|address| member_at(&address).is_some())
     }
 }
 
 impl Judge for Awaited<'_> {
     fn judge(&self, name: &str, at: Option<SocketAddr>) -> io::Result<()> {
         let Awaited { dialler, address } = self;
-        let judged = match dialler.named.get(address) {
+        let named = address.parse().ok().and_then(|address| member_at(&address));
+        let judged = match dialler.named.get(address).or(named.as_ref()) {
             Some(expected) if expected.eq_ignore_ascii_case(name) => Ok(()),
             Some(expected) => Err(format!(
                 "{name} answers, but {expected} is expected: another machine has taken its place, or the list of machines \
@@ -187,6 +189,15 @@ mod tests {
         let error = dialler.at(&address).judge("ws8", None).unwrap_err();
         assert!(is_unexpected(&error) && error.kind() == ErrorKind::PermissionDenied, "{error:?}");
         assert!(error.to_string().contains("ws7 = lab:7400 as ws8"), "{error}");
+    }
+
+    #[test]
+    fn an_address_that_is_the_name_of_a_member_means_that_member() {
+        let dialler = Dialler::from(ada());
+        let (address, _) = at("WS7.lab.phalanx:7400");
+        assert!(dialler.at(&address).is_named());
+        assert!(dialler.at(&address).judge("ws7", None).is_ok());
+        assert!(is_unexpected(&dialler.at(&address).judge("ws8", None).unwrap_err()));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub use wanted::Wanted;
 use crate::log::{Log, Severity};
 use crate::quota::Quota;
 use phalanx_core::level::{LevelSet, Levels};
+use phalanx_net::dial::RELAYED;
 use phalanx_net::identity::{Acting, Lasting, Member, Role, Service, Until, role_and_name};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::socket::{Listener, Socket};
@@ -99,6 +100,13 @@ impl Door {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.listeners.iter().for_each(|listener| listener.close(PAUSE));
+    }
+
+    /// Lets a peer in that a hub has brought here. Where it comes from is not known.
+    pub fn bring(self: Arc<Door>, socket: Socket) {
+        if !self.closed.load(Ordering::Acquire) {
+            self.let_in(socket, Some(SocketAddr::new(RELAYED, 0)));
+        }
     }
 
     fn accept(self: Arc<Door>, index: usize) {
@@ -206,6 +214,14 @@ impl Peer {
     pub fn offer_to_delegates(&mut self, member: &Member, offered: [LevelSet; 3]) -> io::Result<Met> {
         let (shaken, role, name, only) = self.shake(member, offered)?;
         Ok((shaken, role.parse().map_err(|error: String| refused(error))?, name, only))
+    }
+
+    /// Does the handshake with a peer that is no member yet, or whose certificate has ended. It has proved that it holds the key of what
+    /// it shows, and nothing else.
+    pub fn shake_to_join(&mut self, member: &Member, levels: Levels) -> io::Result<Shaken> {
+        let connection = member.server_for_joining().map_err(io::Error::other)?;
+        let offer = Offer::from(levels.exactly());
+        tls::offer(connection, offer, &self.said, &mut self.socket.until(self.deadline))
     }
 
     fn shake(

@@ -6,9 +6,11 @@ use crate::confined::Confined;
 use crate::control::{self, Pulse, tell, tell_with, turn_away};
 use crate::delegated::Papers;
 use crate::door::{Door, Peer, Wanted, check_accepted, refused};
+use crate::hub::Hub;
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::learned::log_learned;
 use crate::log::{Log, Severity};
+use crate::membership::{Stay, Telling};
 use crate::places::{Given, Holder, Overdue, Places, Request, SHARE_PATIENCE};
 use crate::quota::{Entered, Quota};
 #[cfg(target_os = "linux")]
@@ -76,6 +78,8 @@ pub struct Options {
     pub environment: Vec<(String, String)>,
     /// What users' processes may touch.
     pub cage: Cage,
+    /// The hub behind the same door. `None`: this machine is none.
+    pub hub: Option<Arc<Hub>>,
 }
 
 /// A running service.
@@ -86,6 +90,8 @@ pub struct Executor {
     /// The unix path by which this machine's processes reach the spaces. It is removed when the executor ends.
     path: Mutex<Option<Path>>,
     told: Mutex<Told>,
+    /// The stay at a hub.
+    stay: Mutex<Option<Stay>>,
 }
 
 /// The last warning in the log about the end of the executor's certificate, with that end in seconds since 1970.
@@ -229,6 +235,7 @@ impl Executor {
         #[cfg(target_os = "linux")]
         let _ = thread::Builder::new().name("phalanx-clean".into()).spawn(crate::scratch::clean);
         let address = listener.address()?;
+        options.hub.iter().for_each(|hub| hub.listens_at(address.port()));
         let (mut listeners, mut path) = (vec![listener], None);
         let serve_spaces = |spaces| Spaces::new(Some(member.clone()), spaces, log.clone());
         let spaces = options.spaces.clone().map(serve_spaces).transpose()?;
@@ -265,7 +272,8 @@ impl Executor {
         });
         let serving = service.clone();
         let door = Door::open(listeners, Some(own), Box::new(move |peer, wanted| serving.serve(peer, wanted)), log)?;
-        Ok(Executor { service, door, address, path: Mutex::new(path), told: Mutex::new(Told::Nothing) })
+        let (path, told) = (Mutex::new(path), Mutex::new(Told::Nothing));
+        Ok(Executor { service, door, address, path, told, stay: Mutex::default() })
     }
 
     /// Where it listens.
@@ -291,12 +299,39 @@ impl Executor {
         self.service.log.warning(format!("the certificate of {name} {ends} on {end}; {}", how_to_renew(name)));
     }
 
+    /// Stays at whichever of these hubs answers, from now on. There the executor is known by its name, and reachable.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn stay(&self, hubs: Vec<String>, telling: Telling) -> io::Result<()> {
+        let door = self.door.clone();
+        let come = move |socket| door.clone().bring(socket);
+        let telling = Telling { port: self.address.port(), ..telling };
+        let (member, log) = (self.service.member.clone(), self.service.log.clone());
+        let stay = Stay::begin(member, hubs, telling, Box::new(come), log)?;
+        drop(lock(&self.stay).replace(stay));
+        Ok(())
+    }
+
+    /// How the executor and its hub are, for people. `None`: it has no hub.
+    pub fn hub_status(&self) -> Option<String> {
+        lock(&self.stay).as_ref().map(Stay::status)
+    }
+
+    /// Waits until a hub has let the executor in, or for so long. Whether one has.
+    pub fn wait_for_hub(&self, patience: Duration) -> bool {
+        let waiting = lock(&self.stay).as_ref().map(Stay::waiting);
+        waiting.is_some_and(|waiting| waiting.until_in(patience))
+    }
+
     /// Ends every interpreter and stops serving.
     pub fn close(&self) {
+        drop(lock(&self.stay).take());
         self.service.closed.store(true, Ordering::Release);
         self.door.close();
         self.service.spaces.iter().for_each(Spaces::close);
         self.service.transfers.close();
+        self.service.options.hub.iter().for_each(|hub| hub.close());
         lock(&self.path).take();
         for session in lock(&self.service.sessions).values() {
             session.link.close();
@@ -332,11 +367,18 @@ impl Service {
                 Some(spaces) => spaces.serve_replica(peer),
                 None => Err(refused("no spaces are served here")),
             },
+            Wanted::Join => self.hub()?.serve_joining(peer),
+            Wanted::Hub => self.hub()?.serve(peer),
+            Wanted::Relay { token } => self.hub()?.serve_relayed(peer, token),
             Wanted::Space { shakes } => match &self.spaces {
                 Some(spaces) => spaces.serve(peer, shakes),
                 None => Err(refused("no spaces are served here")),
             },
         }
+    }
+
+    fn hub(&self) -> io::Result<&Hub> {
+        self.options.hub.as_deref().ok_or_else(|| refused("this executor is no hub"))
     }
 
     /// Serves a data link: passes its socket to the interpreter that was started under this token. The interpreter does the

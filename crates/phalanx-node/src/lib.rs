@@ -12,12 +12,14 @@ pub mod dialler;
 pub mod executor;
 pub mod explain;
 pub mod given;
+pub mod hub;
 pub mod interpreter;
 pub mod interpreter_link;
 pub mod journal;
 pub mod known_members;
 pub mod log;
 pub mod manager;
+pub mod membership;
 pub mod printing;
 pub mod prints;
 #[cfg(target_os = "linux")]

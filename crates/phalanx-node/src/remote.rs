@@ -11,8 +11,8 @@ use phalanx_core::event::Cause;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, LevelSet, Levels, Policy};
 use phalanx_core::wire::{FromExecutor, Given, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, decode};
-use phalanx_net::address::Address;
-use phalanx_net::dial::{Expected, Introduced, Target, dial};
+use phalanx_net::address::{Address, DEFAULT_PORT};
+use phalanx_net::dial::{Expected, Introduced, Target, dial, executors_of, host_of};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Client, IdentityError, Member, Role, Scope};
 use phalanx_net::link::{Link, Reader};
@@ -42,14 +42,31 @@ const REST: Duration = Duration::from_millis(90);
 /// Most interpreters that one executor is believed to offer, and most that are recruited unless a contract asks for more.
 const MOST: u32 = 4096;
 const PAUSE: Duration = Duration::from_millis(200);
+/// Interval at which a manager looks who is in its grid.
+const DISCOVER: Duration = Duration::from_secs(1);
+/// An executor that could not be reached when it was new is tried again after this time.
+const TRIED_AGAIN: Duration = Duration::from_secs(10);
 
 /// The executors that the user named.
 pub struct Executors {
-    hosts: Vec<Arc<Host>>,
+    hosts: Arc<Hosts>,
     next_request: AtomicU32,
     program: [u8; 16],
     /// Held while a thread decides which executor to ask next.
     choosing: Mutex<()>,
+}
+
+/// The executors, which may come and go.
+#[derive(Default)]
+struct Hosts {
+    all: Mutex<Vec<Arc<Host>>>,
+    is_closed: AtomicBool,
+}
+
+impl Hosts {
+    fn all(&self) -> Vec<Arc<Host>> {
+        lock(&self.all).clone()
+    }
 }
 
 /// One executor, and what is known of it.
@@ -152,40 +169,29 @@ pub struct Requested {
 }
 
 impl Executors {
-    /// Reaches all executors at once. Returns an error if they cannot meet the contract `asked`.
+    /// Reaches all executors at once. With `grid`, they are those of the grid that are here, which is looked at again and again. Returns an
+    /// error if they cannot meet the contract `asked`.
     pub fn connect(
-        addresses: Vec<Address>,
+        (addresses, grid): (Vec<Address>, Option<String>),
         (dialler, program): (&Dialler, [u8; 16]),
         policy: Policy,
         python: String,
         asked: Option<u32>,
     ) -> Result<Executors, RecruitError> {
-        let policy = Arc::new(policy);
-        let host = |address| {
-            let (capacity, used) = (AtomicU32::new(0), AtomicU32::new(0));
-            let (failed, closed) = (AtomicBool::new(false), AtomicBool::new(false));
-            let session = Mutex::new(SessionState::Closed { since: Instant::now(), why: String::new() });
-            let (dialler, python, policy) = (dialler.clone(), python.clone(), policy.clone());
-            Arc::new(Host {
-                address,
-                dialler,
-                python,
-                policy,
-                capacity,
-                used,
-                failed,
-                closed,
-                session,
-                opening: Mutex::default(),
-            })
-        };
-        let hosts: Vec<_> = addresses.into_iter().map(host).collect();
+        let (dialler, policy) = (dialler.clone(), Arc::new(policy));
+        let host = move |address| Arc::new(Host::new(address, &dialler, &python, &policy));
+        let all: Vec<_> = addresses.into_iter().map(&host).collect();
         let reached: Vec<_> = thread::scope(|scope| {
-            let reaching: Vec<_> = hosts.iter().map(|host| scope.spawn(|| host.open())).collect();
+            let reaching: Vec<_> = all.iter().map(|host| scope.spawn(|| host.open())).collect();
             reaching.into_iter().map(|thread| thread.join().expect("reaching a host does not panic")).collect()
         });
+        let hosts = Arc::new(Hosts { all: Mutex::new(all), is_closed: AtomicBool::new(false) });
         let executors = Executors { hosts, program, next_request: AtomicU32::new(1), choosing: Mutex::new(()) };
         executors.check_contract(asked, &reached)?;
+        if let Some(grid) = grid {
+            let hosts = executors.hosts.clone();
+            thread::Builder::new().name("phalanx-discover".into()).spawn(move || discover(&hosts, &grid, host))?;
+        }
         Ok(executors)
     }
 
@@ -202,7 +208,7 @@ impl Executors {
             Ok(_) => format!("{} offers {}", host.address, host.capacity.load(Ordering::Relaxed)),
             Err(error) => error.to_string(),
         };
-        let offers = self.hosts.iter().zip(reached).map(offer).collect::<Vec<_>>().join("; ");
+        let offers = self.hosts.all().iter().zip(reached).map(offer).collect::<Vec<_>>().join("; ");
         let offered = self.offered();
         if offered == 0 {
             return Err(RecruitError::Unreachable(offers));
@@ -234,17 +240,18 @@ fn is_stranger<T>(outcome: &Result<T, RecruitError>) -> bool {
 
 impl Source for Executors {
     fn offered(&self) -> u32 {
-        self.hosts.iter().fold(0, |sum, host| host.capacity.load(Ordering::Relaxed).saturating_add(sum)).min(MOST)
+        self.hosts.all().iter().fold(0, |sum, host| host.capacity.load(Ordering::Relaxed).saturating_add(sum)).min(MOST)
     }
 
     /// Recruits from the least loaded executor. If that fails, tries the next one. Waits for places of other users only if no
     /// executor has a free one.
     fn recruit(&self, id: InterpreterId) -> Result<Recruit, RecruitError> {
         let mut failures = Vec::new();
-        let only_one = self.hosts.len() == 1;
+        let hosts = self.hosts.all();
+        let only_one = hosts.len() == 1;
         for waits in if only_one { &[true][..] } else { &[false, true] } {
             let answers = |host: &&Arc<Host>| !*waits || only_one || !host.failed.load(Ordering::Relaxed);
-            let mut untried: Vec<_> = self.hosts.iter().filter(answers).collect();
+            let mut untried: Vec<_> = hosts.iter().filter(answers).collect();
             while let Some(host) = self.choose(&mut untried) {
                 let request = self.next_request.fetch_add(1, Ordering::Relaxed);
                 match host.recruit(id, request, self.program, *waits) {
@@ -262,18 +269,12 @@ impl Source for Executors {
             Ok(SessionState::Open(session)) => session.share(),
             _ => None,
         };
-        self.hosts.iter().filter_map(session).collect()
+        self.hosts.all().iter().filter_map(session).collect()
     }
 
     fn close(&self) {
-        for host in &self.hosts {
-            host.closed.store(true, Ordering::Release);
-            lock(&host.opening).iter().for_each(|socket| socket.shut_down());
-            // A connection in progress is released once it is open.
-            if let Ok(mut state) = host.session.try_lock() {
-                state.let_go();
-            }
-        }
+        self.hosts.is_closed.store(true, Ordering::Release);
+        self.hosts.all().iter().for_each(|host| host.close());
     }
 }
 
@@ -283,7 +284,75 @@ impl Drop for Executors {
     }
 }
 
+/// Looks who is in the grid, as long as the manager is open. Executors that have come are added once they were reached. Those that have
+/// gone are left out once their control link has ended.
+fn discover(hosts: &Hosts, grid: &str, host: impl Fn(Address) -> Arc<Host>) {
+    let mut failed: HashMap<String, Instant> = HashMap::new();
+    loop {
+        let until = Instant::now() + DISCOVER;
+        while Instant::now() < until {
+            if hosts.is_closed.load(Ordering::Acquire) {
+                return;
+            }
+            thread::sleep(PAUSE);
+        }
+        let Ok(here) = executors_of(grid) else { continue }; // the hub is away; what is known stays
+        let here: Vec<Address> =
+            here.iter().map(|name| Address { host: host_of(name, grid), port: DEFAULT_PORT }).collect();
+        let (known, gone): (Vec<_>, Vec<_>) = hosts.all().into_iter().partition(|it| here.contains(&it.address));
+        let gone = gone.iter().filter(|it| !it.is_open());
+        gone.for_each(|gone| lock(&hosts.all).retain(|it| !Arc::ptr_eq(it, gone)));
+        failed.retain(|_, when| when.elapsed() < TRIED_AGAIN);
+        for address in here.into_iter().filter(|it| known.iter().all(|known| known.address != *it)) {
+            if failed.contains_key(&address.host) {
+                continue;
+            }
+            let new = host(address.clone());
+            match new.open() {
+                Ok(_) => lock(&hosts.all).push(new.clone()),
+                Err(_) => drop(failed.insert(address.host, Instant::now())),
+            }
+            if hosts.is_closed.load(Ordering::Acquire) {
+                return new.close();
+            }
+        }
+    }
+}
+
 impl Host {
+    fn new(address: Address, dialler: &Dialler, python: &str, policy: &Arc<Policy>) -> Host {
+        Host {
+            address,
+            dialler: dialler.clone(),
+            python: python.to_owned(),
+            policy: policy.clone(),
+            capacity: AtomicU32::new(0),
+            used: AtomicU32::new(0),
+            failed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            session: Mutex::new(SessionState::Closed { since: Instant::now(), why: String::new() }),
+            opening: Mutex::default(),
+        }
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        lock(&self.opening).iter().for_each(|socket| socket.shut_down());
+        // A connection in progress is released once it is open.
+        if let Ok(mut state) = self.session.try_lock() {
+            state.let_go();
+        }
+    }
+
+    /// Whether its control link is open, or is being opened.
+    fn is_open(&self) -> bool {
+        match self.session.try_lock().as_deref() {
+            Ok(SessionState::Open(session)) => !session.link.is_closed(),
+            Ok(SessionState::Closed { .. }) => false,
+            Err(_) => true,
+        }
+    }
+
     /// The used part of the offer, in thousandths. The largest value if nothing is offered.
     fn share_used(&self) -> u32 {
         let capacity = self.capacity.load(Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use crate::errors::{identity, raise};
 use crate::grid::at_files;
+use crate::hub::{AtGrid, Hub};
 use crate::policy::Words;
 use crate::space::Serving;
 use phalanx_core::wire::Version;
@@ -9,11 +10,13 @@ use phalanx_net::identity::{Member, Role};
 use phalanx_node::cage::{Cage, OwnAccounts, Settings};
 use phalanx_node::executor as node;
 use phalanx_node::log::{Log, Severity};
+use phalanx_node::membership::Telling;
 use phalanx_node::transfer::Exports;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What the owner says about the cage, as Python passes it: the kind, what Python reads, what is private, the owner's home
 /// folder, grants, environment variables, the first and the last account for users, the file that says who has which, and
@@ -73,10 +76,11 @@ pub struct Executor {
 
 #[pymethods]
 impl Executor {
-    /// Listens at `address`. `identity_file` is the text of the `file`. Log lines for the machine's owner go to standard error, from this severity on.
+    /// Listens at `address`. `identity_file` is the text of the `file`. Behind the same door is a `hub`, if one is given. With `grid`, the
+    /// executor stays at a hub. Log lines for the machine's owner go to standard error, from this severity on.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, command, python, policy, spaces, exports, environment, cage=None, log_level))]
+    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, command, python, policy, spaces, exports, environment, cage=None, hub=None, grid=None, log_level))]
     fn new(
         address: &str,
         identity_file: &str,
@@ -91,9 +95,15 @@ impl Executor {
         exports: Vec<String>,
         environment: Vec<(String, String)>,
         cage: Option<Caging>,
+        hub: Option<&Hub>,
+        grid: Option<AtGrid>,
         log_level: &str,
     ) -> PyResult<Executor> {
-        let member = Member::parse(identity_file, Role::Executor).map_err(identity)?;
+        let member = match &grid {
+            Some(_) => Member::parse_ended(identity_file, Role::Executor), // the hub gives it a new certificate
+            None => Member::parse(identity_file, Role::Executor),
+        };
+        let member = member.map_err(identity)?;
         let member = at_files(member, file, revoked)?;
         let name = member.name.clone();
         let policy = policy.read()?;
@@ -109,13 +119,40 @@ impl Executor {
         cage.check_users(&accepted).map_err(|error| raise("PolicyError", error))?;
         let report = cage.report().to_string();
         let phalanx = Version::default();
-        let options =
-            node::Options { capacity, accepted, command, python, phalanx, policy, spaces, exports, environment, cage };
+        let hub = hub.map(|hub| hub.0.clone());
+        let options = node::Options {
+            capacity,
+            accepted,
+            command,
+            python,
+            phalanx,
+            policy,
+            spaces,
+            exports,
+            environment,
+            cage,
+            hub,
+        };
         let least: Severity = log_level.parse().map_err(PyValueError::new_err::<String>)?;
         let executor = node::Executor::start(address, member, options, Log::to_standard_error(least));
         let executor =
             executor.map_err(|error| raise("RecruitError", format!("cannot listen at {address}: {error}")))?;
+        if let Some((hubs, facts)) = grid {
+            executor.stay(hubs, Telling { facts, ..Telling::default() })?;
+        }
         Ok(Executor { executor, name, cage: report })
+    }
+
+    /// How the executor and its hub are, for people. None: it has no hub.
+    #[getter]
+    fn hub_status(&self) -> Option<String> {
+        self.executor.hub_status()
+    }
+
+    /// Waits until a hub has let the executor in, at most for so many seconds. Whether one has.
+    fn wait_for_hub(&self, py: Python<'_>, seconds: f64) -> bool {
+        let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        py.detach(|| self.executor.wait_for_hub(patience))
     }
 
     /// Where it listens, as `host:port`.

@@ -305,6 +305,13 @@ impl Dialler {
         self.with(member.ok_or_else(|| nothing_delegated(Service::Spaces))?)
     }
 
+    /// The caller, who has any role and acts for nobody.
+    pub fn read_member(self) -> PyResult<NodeDialler> {
+        let text = self.0.as_deref().ok_or_else(|| raise("IdentityError", "this needs the user's own key"))?;
+        let (_, member) = to_member(text).map_err(identity)?;
+        self.with(member)
+    }
+
     fn with(self, member: Member) -> PyResult<NodeDialler> {
         let Dialler(_, certificates, known, revoked, machines, file) = self;
         Ok(NodeDialler::new(at_files(member, file, revoked)?, certificates, known).naming(machines))

@@ -54,17 +54,19 @@ pub struct Manager(node::Manager);
 
 #[pymethods]
 impl Manager {
-    /// Starts a manager. `addresses`: the executors; `None`: this machine. `dialler`: the user's identity, and whom it expects.
+    /// Starts a manager. `addresses`: the executors; `None`: this machine. `grid`: the grid whose executors they are, and more as they
+    /// come. `dialler`: the user's identity, and whom it expects.
     /// `program`: the token of the user's program. `throughput` (tasks per second) or `deadline` (seconds): the goal of the
     /// contract, with at most `interpreters`. `show`: a function, and whether its lines are always whole. It is called in a
     /// thread of its own with what tasks print: a list of `(interpreter, 0 for output or 1 for errors, lines)`. `None`: output
     /// is not shown. `gives`: whether interpreters of other machines may use the spaces in code and tasks.
     #[new]
-    #[pyo3(signature = (*, addresses, dialler, program, interpreters, throughput, deadline, policy, command, path, python, silence, patience, journal, show, gives))]
+    #[pyo3(signature = (*, addresses, grid=None, dialler, program, interpreters, throughput, deadline, policy, command, path, python, silence, patience, journal, show, gives))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         addresses: Option<Vec<String>>,
+        grid: Option<String>,
         dialler: Option<Dialler>,
         program: [u8; 16],
         interpreters: Option<u32>,
@@ -86,7 +88,7 @@ impl Manager {
                 let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
                 let addresses = addresses.map_err(|error| raise("RecruitError", error))?;
                 let dialler = dialler.ok_or_else(|| raise("IdentityError", "executors need an identity"))?;
-                Place::Executors { addresses, dialler: Box::new(dialler.read(Role::User)?), program }
+                Place::Executors { addresses, grid, dialler: Box::new(dialler.read(Role::User)?), program }
             }
         };
         let policy = policy.read()?;

@@ -71,6 +71,12 @@ impl Contract {
         Contract { goal, most, wanted, watches: BTreeMap::new(), surplus: None }
     }
 
+    /// So many interpreters can be had now.
+    pub fn offer(&mut self, most: u32) {
+        self.most = most;
+        self.wanted = if self.goal.is_some() { self.wanted.min(most) } else { most };
+    }
+
     /// The number of interpreters to keep now.
     pub fn wanted(&self) -> u32 {
         self.wanted

@@ -238,6 +238,7 @@ impl Engine {
             Event::Heard { id } => self.on_heard(now, id),
             Event::Alive { id } => self.on_alive(id),
             Event::Share { among, keep } => self.on_share(now, &among, keep),
+            Event::Offered { interpreters } => self.on_offered(now, interpreters),
             Event::Lost { id, cause } => self.on_lost(now, id, cause),
             // A manager that was suspended cannot tell which firings are late.
             Event::Look if now.saturating_sub(self.last_tick) > self.config.silence / 2 => {}

@@ -38,6 +38,18 @@ impl Engine {
         self.release_surplus();
     }
 
+    /// Machines have come, or have gone for good. Interpreters of those that have gone are lost by themselves.
+    pub(super) fn on_offered(&mut self, now: Duration, interpreters: u32) {
+        let before = self.wanted();
+        self.contract.offer(interpreters.max(1));
+        if self.wanted() != before {
+            self.record(Fact::Wanted { interpreters: self.wanted() });
+        }
+        if self.wanted() > before {
+            self.recruit_missing(now);
+        }
+    }
+
     /// A run has ended: makes the last report on its contract.
     pub(super) fn conclude(&mut self, id: RunId) {
         let now = self.now;

@@ -242,6 +242,14 @@ impl Issued {
         certificates.map(|certificate| Issued::read(certificate.map_err(damaged)?, &*members)).collect()
     }
 
+    /// A certificate that this authority has issued, or one above it.
+    ///
+    /// # Errors
+    /// It is none of a member.
+    pub fn of(certificate: CertificateDer<'static>, authority: &Authority) -> Result<Issued, IdentityError> {
+        Issued::read(certificate, &*members_of(&authority.certificates)?)
+    }
+
     fn read(certificate: CertificateDer<'static>, members: &dyn ClientCertVerifier) -> Result<Issued, IdentityError> {
         let (role, name) = role_and_name(&certificate)?;
         let role = role.parse().map_err(IdentityError::Damaged)?;
@@ -250,13 +258,21 @@ impl Issued {
 
     /// The digest of the member's public key.
     pub fn key(&self) -> Result<String, IdentityError> {
-        Ok(fingerprint(&PublicKey::of(&self.certificate)?.0.into()))
+        key_of(&self.certificate)
     }
 
     /// The certificate as PEM.
     pub fn to_pem(&self) -> String {
         to_pem(&self.certificate)
     }
+}
+
+/// The digest of the public key in a member's certificate or in a request.
+///
+/// # Errors
+/// It is neither, or the key is of another kind.
+pub fn key_of(certificate: &CertificateDer<'_>) -> Result<String, IdentityError> {
+    Ok(fingerprint(&PublicKey::of(certificate)?.0.into()))
 }
 
 /// Where the certificates begin in the text of an authority's file.

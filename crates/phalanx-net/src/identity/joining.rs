@@ -12,10 +12,10 @@ use super::members::{LONGEST_SHOWN, MOST_SHOWN, Members};
 use super::renewals::to_pem;
 use super::{
     IdentityError, KeyedCertificate, Member, Role, certificates_in, key_in, locked, provider, role_and_name, server,
+    sha256,
 };
 use crate::connection::Connection;
 use crate::preamble::Preamble;
-use ring::digest::{SHA256, digest};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConfig, Resumption};
 use rustls::crypto::verify_tls13_signature;
@@ -59,6 +59,19 @@ impl Joining {
         let (role, name) = role_and_name(&certificate)?;
         let own = KeyedCertificate { certificate, key: key_in(pem)? };
         Ok(Joining { own, issuers, root: sha256(&root), role: role.parse().map_err(IdentityError::Damaged)?, name })
+    }
+
+    /// The same for a member that runs.
+    pub fn of(member: &Member) -> Result<Joining, IdentityError> {
+        let Member { own, issuers, authority, name, .. } = member.newest();
+        let (role, _) = role_and_name(&own.certificate)?;
+        Ok(Joining {
+            own,
+            issuers,
+            root: sha256(&authority),
+            role: role.parse().map_err(IdentityError::Damaged)?,
+            name,
+        })
     }
 
     /// The request in DER, or the certificate that has ended.
@@ -133,10 +146,6 @@ impl Member {
         let (role, name) = role_and_name(certificate)?;
         Ok((role.parse().map_err(IdentityError::Damaged)?, name))
     }
-}
-
-fn sha256(certificate: &CertificateDer<'_>) -> [u8; 32] {
-    digest(&SHA256, certificate).as_ref().try_into().expect("has this length")
 }
 
 fn wrong(why: &'static str) -> IdentityError {

@@ -16,14 +16,14 @@ mod renewals;
 mod revocations;
 mod validity;
 
-pub use authority::{Authority, Issued, request};
+pub use authority::{Authority, Issued, key_of, request};
 pub use delegation::{Acting, Delegation, Extent, LONGEST, Lasting, Scope, Service, Until};
 pub use joining::Joining;
 pub(crate) use news::Teller;
 pub use news::{Courier, News};
 pub use renewals::{Brought, MOST_RENEWED, Renewals, is_same_member};
 pub use revocations::{Ends, LONGEST_LIST, Revocations, Revoked, RevokedList, Taken, Watch};
-pub use validity::Validity;
+pub use validity::{Validity, date_and_time};
 
 use crate::connection::Connection;
 pub(crate) use delegation::is_delegated;
@@ -285,6 +285,11 @@ impl Member {
             true => Err(IdentityError::Ended { name: member.name, end: validity.end() }),
             false => Ok(member),
         }
+    }
+
+    /// Like [`Member::parse`], also if the certificate has ended: for a member that gets a new one from a hub.
+    pub fn parse_ended(pem: &str, role: Role) -> Result<Member, IdentityError> {
+        Member::read(pem, role)
     }
 
     /// The text of an identity file, for the given role, with the newest certificate that is in these files for the same member. If
@@ -597,6 +602,11 @@ pub fn first_certificate(text: &str) -> Result<CertificateDer<'static>, Identity
     CertificateDer::from_pem_slice(text.as_bytes()).map_err(damaged)
 }
 
+/// The SHA-256 digest of a text.
+pub fn sha256(text: &[u8]) -> [u8; 32] {
+    ring::digest::digest(&ring::digest::SHA256, text).as_ref().try_into().expect("has this length")
+}
+
 /// The SHA-256 digest of a certificate, as `openssl x509 -fingerprint -sha256` shows it but in lower case and without colons.
 pub fn fingerprint(certificate: &CertificateDer<'_>) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
@@ -609,6 +619,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     if is_hex { (0..text.len()).step_by(2).map(byte).collect() } else { None }
 }
 
-fn to_hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

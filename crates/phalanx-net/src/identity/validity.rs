@@ -70,6 +70,12 @@ impl Validity {
     }
 }
 
+/// A time in seconds since 1970, as lists of revoked certificates have it, like `2027-11-27T14:58:03Z`.
+pub fn date_and_time(seconds: u64) -> String {
+    let then = date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds.min(LAST));
+    format!("{}T{:02}:{:02}:{:02}Z", then.date(), then.hour(), then.minute(), then.second())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,5 +114,6 @@ mod tests {
     fn an_end_is_shown_as_a_date() {
         assert_eq!(Validity { from: 0, until: 1_795_791_491 }.end(), "2026-11-27 14:58 UTC");
         assert_eq!(Validity { from: 0, until: u64::MAX }.end(), "9999-12-31 23:59 UTC");
+        assert_eq!(date_and_time(1_795_791_491), "2026-11-27T14:58:11Z");
     }
 }

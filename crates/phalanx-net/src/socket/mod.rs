@@ -167,6 +167,11 @@ impl Socket {
         Timed { socket: self, deadline }
     }
 
+    /// The connection, for copying between blocking connections.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.raw.into()
+    }
+
     pub(crate) fn raw(&self) -> &Raw {
         &self.raw
     }

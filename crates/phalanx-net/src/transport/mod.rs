@@ -5,9 +5,11 @@
 //! link's levels let it see. A transport whose bytes come over no socket of the system hands out one end of a
 //! [`Socket::pair`], and copies between the other end and what it has.
 
+mod named;
 mod tcp;
 mod unix;
 
+pub use named::{Guide, RELAYED, executors_of, guide, host_of, member_at};
 pub use tcp::look_up;
 
 use crate::address::Address;
@@ -19,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// All transports. The first one that leads to a target connects to it.
-const TRANSPORTS: &[&dyn Transport] = &[&unix::Unix, &tcp::Tcp];
+const TRANSPORTS: &[&dyn Transport] = &[&unix::Unix, &named::Named, &tcp::Tcp];
 
 /// A way to reach servers.
 pub trait Transport: Sync {

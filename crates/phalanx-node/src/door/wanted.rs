@@ -19,6 +19,9 @@ pub enum Wanted {
     Executor,
     Stream { token: [u8; 12], number: u32 },
     Files,
+    Join,
+    Hub,
+    Relay { token: [u8; 16] },
 }
 
 impl Wanted {
@@ -26,7 +29,6 @@ impl Wanted {
     pub(super) fn of(preamble: Preamble) -> io::Result<Option<Wanted>> {
         Ok(Some(match preamble {
             Preamble::News => return Ok(None),
-            Preamble::Join | Preamble::Hub => return Err(refused("no hub answers here")),
             Preamble::Rank { .. } => return Err(refused("ranks connect to each other, not to a server")),
             Preamble::Control => Wanted::Control,
             Preamble::Data { token } => Wanted::Data { token },
@@ -37,6 +39,9 @@ impl Wanted {
             Preamble::Executor => Wanted::Executor,
             Preamble::Stream { token, number } => Wanted::Stream { token, number },
             Preamble::Files => Wanted::Files,
+            Preamble::Join => Wanted::Join,
+            Preamble::Hub => Wanted::Hub,
+            Preamble::Relay { token } => Wanted::Relay { token },
         }))
     }
 

@@ -83,6 +83,8 @@ struct Core {
     scope: Mutex<Scope>,
     gives: bool,
     source: Box<dyn Source>,
+    /// Whether the contract wants as many interpreters as there are.
+    wants_all: bool,
     next_id: AtomicU32,
     closed: AtomicBool,
     myself: Weak<Core>,
@@ -92,6 +94,7 @@ impl Manager {
     /// Starts recruiting; interpreters are fed as they become ready.
     pub fn start(source: Box<dyn Source>, options: Options) -> io::Result<Manager> {
         let began = Instant::now();
+        let wants_all = options.interpreters.is_none();
         let interpreters = options.interpreters.unwrap_or_else(|| source.offered());
         let Options { goal, silence, patience, .. } = options;
         let config = Config { interpreters, goal, silence, patience };
@@ -107,6 +110,7 @@ impl Manager {
             scope: Mutex::default(),
             gives: options.gives,
             source,
+            wants_all,
             next_id: AtomicU32::new(1),
             closed: AtomicBool::new(false),
             myself: myself.clone(),
@@ -462,6 +466,7 @@ impl Core {
     /// The ticking thread: checks signs of life and gives the engine its ticks, until the manager is closed.
     fn tick(&self) {
         let mut delegated = Instant::now();
+        let mut last_offered = self.source.offered();
         for ticks in 1u32.. {
             if self.closed.load(Ordering::Acquire) {
                 return;
@@ -477,7 +482,12 @@ impl Core {
             }
             let signs: Vec<Event> = lock(&self.seats).values().filter_map(|seat| seat.sign_of_life()).collect();
             let shares = self.source.shares();
+            let offered = self.source.offered();
+            let wants_other = self.wants_all && std::mem::replace(&mut last_offered, offered) != offered;
             self.drive(|engine, now| {
+                if wants_other {
+                    engine.on(now, Event::Offered { interpreters: offered });
+                }
                 for (among, keep) in shares {
                     engine.on(now, Event::Share { among, keep });
                 }

@@ -9,13 +9,12 @@ use crate::dialler::{Awaited, Dialler, is_unexpected};
 use phalanx_core::level::{Agreed, LevelSet, Policy};
 use phalanx_core::space::Options;
 use phalanx_net::address::Address;
-use phalanx_net::dial::{Dialled, Expected, Failure, Introduced, dial, look_up};
+use phalanx_net::dial::{Dialled, Expected, Failure, Introduced, Target, dial, look_up, member_at};
 use phalanx_net::identity::{Acting, Role, Service};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::runtime::paths_to;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,11 +78,14 @@ pub fn reach(place: &Place, connect: &Connect) -> Result<Reached, ClientError> {
             local(dialled, place, connect)
         }
         Place::Network(address) => {
+            if member_at(address).is_some() {
+                return remote(address, &address.into(), place, connect);
+            }
             let target = look_up(address).map_err(away)?;
             let own = if connect.is_a_users() { None } else { dial_own(&paths_to(&target), connect.patience) };
             match own {
                 Some(dialled) => local(dialled, place, connect),
-                None => remote(address, target, place, connect),
+                None => remote(address, &target.into(), place, connect),
             }
         }
     }
@@ -111,8 +113,8 @@ fn local(dialled: Dialled, place: &Place, connect: &Connect) -> Result<Reached, 
     Ok(Reached { link, reader, agreed, peer: None })
 }
 
-fn remote(address: &Address, target: SocketAddr, place: &Place, connect: &Connect) -> Result<Reached, ClientError> {
-    let dialled = dial(&target.into(), connect.patience).or_else(|_| dial(&address.into(), connect.patience));
+fn remote(address: &Address, target: &Target, place: &Place, connect: &Connect) -> Result<Reached, ClientError> {
+    let dialled = dial(target, connect.patience).or_else(|_| dial(&address.into(), connect.patience));
     let dialled = dialled.map_err(|error| unreachable(place, &error))?;
     // This check comes late on purpose. A server of this user that has just died needs no identity; the error must say that it
     // is dead.

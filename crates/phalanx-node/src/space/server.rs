@@ -258,6 +258,7 @@ impl Server {
             Wanted::Transfer | Wanted::Executor | Wanted::Stream { .. } | Wanted::Files => {
                 Err(refused("no files are copied here, only spaces served"))
             }
+            Wanted::Join | Wanted::Hub | Wanted::Relay { .. } => Err(refused("this is no hub, only spaces are served")),
         };
         let door = Door::open(listeners, member, Box::new(serve), log)?;
         Ok(Server { service, door, address, path: Mutex::new(path) })

@@ -6,6 +6,7 @@
 mod delegations;
 mod executor;
 mod files;
+mod hub;
 mod liars;
 mod neighbours;
 mod news;

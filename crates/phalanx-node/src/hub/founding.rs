@@ -1,0 +1,77 @@
+//! How a hub begins, and where its files are.
+//!
+//! ```text
+//! grids/GRID/         of every member: identity files, the list of revoked certificates, renewed ones
+//! grids/GRID/hub/     issuer.pem: the issuer's key     hub.pem: the hub as a member     state/: the store
+//! ```
+
+use super::{HubError, LASTS, Settings};
+use phalanx_net::identity::{Authority, IdentityError, Member, Role};
+use std::io;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// What the grid's root makes for a new hub.
+pub struct Founded {
+    /// The issuer, as the text of an authority's file.
+    pub issuer: Zeroizing<String>,
+    /// The hub's identity file.
+    pub hub: Zeroizing<String>,
+}
+
+impl Founded {
+    /// Makes an issuer for the hub of this name, and the hub's identity.
+    ///
+    /// # Errors
+    /// The name is none, or the root can make no issuer.
+    pub fn by(root: &Authority, hub: &str) -> Result<Founded, IdentityError> {
+        let issuer = root.issuer(hub)?;
+        let hub = issuer.issue_for(Role::Hub, hub, Some(LASTS))?;
+        Ok(Founded { issuer: issuer.to_pem(None)?, hub })
+    }
+}
+
+/// The folder of a grid.
+#[derive(Debug, Clone)]
+pub struct Place(PathBuf);
+
+impl Place {
+    /// The folder of a grid on this machine.
+    pub fn new(grid: impl Into<PathBuf>) -> Place {
+        Place(grid.into())
+    }
+
+    /// What the hub in this folder is made of. `owners` are users who may invite and expel.
+    ///
+    /// # Errors
+    /// A file is missing or damaged.
+    pub fn settings(&self, grid: &str, owners: &[String], addresses: Vec<String>) -> Result<Settings, HubError> {
+        let (hub, own) = (self.0.join("hub"), |name: &str| self.0.join(name));
+        let issuer = Authority::parse(&read(&hub.join("issuer.pem"))?, None)?;
+        let (identity, revoked) = (hub.join("hub.pem"), vec![own("revoked.txt")]);
+        let text = read(&identity)?;
+        let member = Member::parse_ended(&text, Role::Hub)?.heeding(revoked);
+        let member = member.renewing(Some(identity), vec![own("renewed.pem")])?;
+        let mut founders = vec![(certificates(&text), false)];
+        for (name, role) in [("user.pem", Role::User), ("executor.pem", Role::Executor)] {
+            let Ok(text) = read(&own(name)) else { continue };
+            let is_owner = role == Role::User
+                && owners
+                    .iter()
+                    .any(|it| *it == Member::parse_ended(&text, role).map_or_else(|_| String::new(), |it| it.name));
+            founders.push((certificates(&text), is_owner));
+        }
+        Ok(Settings { grid: grid.to_owned(), folder: hub.join("state"), issuer, member, founders, addresses })
+    }
+}
+
+fn read(path: &Path) -> io::Result<Zeroizing<String>> {
+    let text = std::fs::read_to_string(path);
+    text.map(Zeroizing::new).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// The certificates in the text of an identity file, without the key.
+fn certificates(text: &str) -> String {
+    let end = "-----END CERTIFICATE-----";
+    text.rfind(end).map_or_else(String::new, |at| text[..at + end.len()].to_owned() + "\n")
+}

@@ -1,0 +1,76 @@
+//! A peer that joins, or a member that comes back after its certificate has ended.
+
+use super::serving::LEVELS;
+use super::{Hub, HubError};
+use crate::control::{await_end, tell, tell_with};
+use crate::dial::check_version;
+use crate::door::{Peer, refused};
+use phalanx_core::hub::Who;
+use phalanx_core::wire::hub::{FromHub, ToHub};
+use phalanx_core::wire::{MAX_CONTROL_BODY, decode};
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::IdentityError;
+use phalanx_net::link::{Link, Reader};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Time for the peer to say what it wants, once its handshake is done.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Hub {
+    /// Serves a peer that joins.
+    pub fn serve_joining(&self, mut peer: Peer) -> io::Result<()> {
+        let from = peer.from.ok_or_else(|| refused("hubs are reached over the network"))?;
+        let shaken = peer.shake_to_join(&self.member.newest(), LEVELS)?;
+        let _entered = self.joining.enter(&from.to_string())?;
+        peer.proved();
+        let (shown, ended) = (shaken.peer_certificate().to_vec(), self.member.ended_member(shaken.shown()));
+        let (link, mut reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
+        let asked = hear(&mut reader)?;
+        match self.admit(asked, &shown, ended.map(drop)) {
+            Ok((Who { role, name }, pem)) => {
+                self.log.info(format!("the {role} {name} joins from {from}"));
+                let (grid, hubs) = (self.grid.clone(), self.addresses());
+                tell_with(&link, &FromHub::Welcome { grid, hubs }, pem.into_bytes());
+                await_end(reader);
+                Ok(())
+            }
+            Err(error) => {
+                tell(&link, &FromHub::Refused { reason: error.to_string() });
+                await_end(reader);
+                Err(refused(error.to_string()))
+            }
+        }
+    }
+
+    /// `shown`: the request or the certificate of the peer. `ended`: whether that is the certificate of somebody who was a member.
+    fn admit(&self, asked: ToHub, shown: &[u8], ended: Result<(), IdentityError>) -> Result<(Who, String), HubError> {
+        let (ToHub::Join { phalanx, .. } | ToHub::Return { phalanx }) = &asked else {
+            return Err(HubError::Other("this is a joining link".to_owned()));
+        };
+        check_version(&"the machine that joins", phalanx).map_err(HubError::Other)?;
+        match asked {
+            ToHub::Join { secret, .. } => self.join(secret, shown),
+            _ => {
+                ended?;
+                self.renew(shown)
+            }
+        }
+    }
+}
+
+/// The first message of the peer.
+fn hear(reader: &mut Reader) -> io::Result<ToHub> {
+    let (until, mut heard) = (Instant::now() + PATIENCE, None);
+    while heard.is_none() && Instant::now() < until {
+        let on_frame = &mut |frame: Frame| {
+            heard.get_or_insert_with(|| decode::<ToHub>(&frame.header));
+        };
+        reader.poll(PATIENCE, on_frame).map_err(io::Error::other)?;
+    }
+    match heard {
+        Some(Ok(message)) => Ok(message),
+        Some(Err(error)) => Err(io::Error::other(error)),
+        None => Err(io::ErrorKind::TimedOut.into()),
+    }
+}

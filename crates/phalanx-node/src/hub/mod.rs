@@ -1,0 +1,344 @@
+//! A hub's driver: the rendezvous of a grid. It lets machines and users join, renews their certificates, knows who is here, and
+//! expels.
+//!
+//! The engine ([`phalanx_core::hub`]) decides. What it changes is on the disk before anybody hears of it. The hub signs with its own
+//! authority, the issuer, which the grid's root has made. It does not have the root's key.
+
+mod founding;
+mod joining;
+mod relaying;
+mod server;
+mod serving;
+mod signing;
+mod store;
+
+pub use founding::{Founded, Place};
+pub use server::HubServer;
+
+use crate::log::{Log, Severity};
+use crate::quota::Quota;
+use phalanx_core::error::SpaceError;
+use phalanx_core::hub as engine;
+use phalanx_core::hub::{Asking, Change, Good, Refusal, Token, Who};
+use phalanx_core::wire::hub::Facts;
+use phalanx_net::identity::{Authority, IdentityError, Member, Role, random_token};
+use phalanx_net::sync::lock;
+use relaying::Meetings;
+use serving::Linked;
+use signing::{Signed, digest, now};
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+use store::Store;
+use thiserror::Error;
+
+/// How long the certificates of members are good. They are renewed when a third of this is left.
+pub const LASTS: Duration = Duration::from_secs(24 * 3600);
+/// Most peers that join at a time, and most of one address.
+const MOST_JOINING: (usize, usize) = (64, 16);
+/// Most links of members, and most of one member.
+const MOST_LINKED: (usize, usize) = (4096, 8);
+/// Interval at which a hub looks after its own certificate.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A hub that does not open, or does not do what it is asked.
+#[derive(Debug, Error)]
+pub enum HubError {
+    /// The hub refuses.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A key or a certificate is at fault.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// What was decided cannot be stored.
+    #[error("the hub cannot store this: {0}")]
+    Store(#[from] SpaceError),
+    /// The list of revoked certificates cannot be read or written, or the hub's thread does not start.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// The request is none, or comes from another version.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// What a hub is made of.
+#[derive(Debug)]
+pub struct Settings {
+    /// The name of the grid.
+    pub grid: String,
+    /// The folder of the hub's store.
+    pub folder: PathBuf,
+    /// The issuer, with its key.
+    pub issuer: Authority,
+    /// The hub as a member, which heeds a file with the list of revoked certificates.
+    pub member: Member,
+    /// The members that the grid begins with, as PEM, and whether each is an owner. Those that the hub knows already are left out.
+    pub founders: Vec<(String, bool)>,
+    /// Where others reach the hub, as `host:port`. Port 0 stands for the one at which it listens.
+    pub addresses: Vec<String>,
+}
+
+/// A running hub.
+pub struct Hub {
+    grid: String,
+    issuer: Authority,
+    member: Member,
+    addresses: Mutex<Vec<String>>,
+    store: Store,
+    engine: Mutex<engine::Hub>,
+    /// Held while a list of revoked certificates is made, so that no list lacks what another one has.
+    revoking: Mutex<()>,
+    /// The number of the newest list that was seen to lack nothing.
+    whole: AtomicU64,
+    linked: Mutex<HashMap<u64, Arc<Linked>>>,
+    next_link: AtomicU64,
+    joining: Arc<Quota>,
+    links: Arc<Quota>,
+    meetings: Meetings,
+    relayed: Arc<Quota>,
+    closed: AtomicBool,
+    log: Log,
+}
+
+impl Hub {
+    /// Opens the hub with everything that it has stored.
+    ///
+    /// # Errors
+    /// The store cannot be read, or the founders' certificates are not those of this grid.
+    pub fn open(settings: Settings, log: Log) -> Result<Arc<Hub>, HubError> {
+        let Settings { grid, folder, issuer, member, founders, addresses } = settings;
+        member.check_own()?;
+        let mut engine = engine::Hub::default();
+        let store = Store::open(&folder, |change| engine.fill(change))?;
+        let hub = Arc::new(Hub {
+            grid,
+            issuer,
+            member,
+            addresses: Mutex::new(addresses),
+            store,
+            engine: Mutex::new(engine),
+            revoking: Mutex::new(()),
+            whole: AtomicU64::new(u64::MAX),
+            linked: Mutex::default(),
+            next_link: AtomicU64::new(0),
+            joining: Quota::new("peers that join", MOST_JOINING.0, MOST_JOINING.1),
+            links: Quota::new("links of members to the hub", MOST_LINKED.0, MOST_LINKED.1),
+            meetings: Meetings::default(),
+            relayed: Quota::new("relayed links", relaying::MOST.0, relaying::MOST.1),
+            closed: AtomicBool::new(false),
+            log,
+        });
+        hub.found(founders)?;
+        hub.revoke_ended()?;
+        hub.renew_own();
+        let weak = Arc::downgrade(&hub);
+        thread::Builder::new().name("phalanx-hub".into()).spawn(move || {
+            while let Some(hub) = weak.upgrade().filter(|hub| !hub.is_closed()) {
+                hub.renew_own();
+                hub.meetings.forget_late();
+                let _ = hub.revoke_ended(); // another list may have come that lacks what was revoked here
+                drop(hub);
+                thread::sleep(LOOK);
+            }
+        })?;
+        Ok(hub)
+    }
+
+    /// The name of the grid.
+    pub fn grid(&self) -> &str {
+        &self.grid
+    }
+
+    /// Where others reach the hub.
+    pub fn addresses(&self) -> Vec<String> {
+        lock(&self.addresses).clone()
+    }
+
+    /// The hub listens at this port, and is here from now on.
+    pub(crate) fn listens_at(&self, port: u16) {
+        for address in &mut *lock(&self.addresses) {
+            if let Some(host) = address.strip_suffix(":0") {
+                *address = format!("{host}:{port}");
+            }
+        }
+        let own = Who::new(Role::Hub.name(), &self.member.name);
+        let link = self.next_link.fetch_add(1, Ordering::Relaxed);
+        let entered = self.engine().enter(now(), link, &own, self.addresses(), Facts::new());
+        entered.unwrap_or_else(|error| self.log.warning(format!("the hub is not listed: {error}")));
+    }
+
+    /// Ends all links of members. Nothing more is served or stored.
+    pub fn close(&self) {
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            lock(&self.linked).values().for_each(|linked| linked.close());
+            self.store.close();
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// An invitation of an owner, as the token that is typed.
+    ///
+    /// # Errors
+    /// The user is no owner, a limit is reached, or the invitation cannot be stored.
+    pub fn invite(&self, by: &str, role: Role, uses: u32, seconds: u64) -> Result<Token, HubError> {
+        let secret = random_token();
+        self.change(|engine, now| Ok(engine.invite(now, by, (digest(&secret), role.name()), uses, seconds)?))?;
+        let (hubs, role) = (self.addresses(), role.name().to_owned());
+        let grid = self.grid.clone();
+        self.log.info(format!("{by} invites {uses} in the role {role}"));
+        Ok(Token { grid, role, hubs, root: digest(self.member.authority()), secret })
+    }
+
+    /// An owner expels the members of this name. Returns how many certificates are revoked.
+    fn expel(&self, by: &str, name: &str) -> Result<u32, HubError> {
+        let name = name.to_ascii_lowercase();
+        let revoked = self.change_with(|engine, now| Ok(engine.expel(now, by, &name)?))?;
+        self.log.info(format!("{by} expels {name}"));
+        self.revoke(revoked)
+    }
+
+    /// A member leaves for good.
+    fn leave(&self, who: &Who) -> Result<u32, HubError> {
+        let revoked = self.change_with(|engine, now| Ok(engine.leave(now, who)?))?;
+        self.log.info(format!("the {} {} leaves the grid", who.role, who.name));
+        self.revoke(revoked)
+    }
+
+    /// Admits a peer that has the secret of an invitation. Returns its certificates as PEM.
+    fn join(&self, secret: [u8; 16], request: &[u8]) -> Result<(Who, String), HubError> {
+        let (id, asking) = (digest(&secret), signing::asking(request)?);
+        self.engine().check_join(now(), &id, &asking)?; // nothing is signed for who may not join
+        let signed = self.sign(request)?;
+        self.change(|engine, now| Ok(engine.join(now, id, asking.clone(), signed.good.clone())?))?;
+        Ok((asking.who, signed.pem))
+    }
+
+    /// Gives a member a new certificate for the same key.
+    fn renew(&self, certificate: &[u8]) -> Result<(Who, String), HubError> {
+        let asking = signing::asking(certificate)?;
+        self.engine().check_renew(now(), &asking)?;
+        let signed = self.sign(certificate)?;
+        self.change(|engine, now| Ok(engine.renew(now, &asking, signed.good.clone())?))?;
+        Ok((asking.who, signed.pem))
+    }
+
+    fn sign(&self, certificate: &[u8]) -> Result<Signed, IdentityError> {
+        Signed::of(&self.issuer, certificate, LASTS)
+    }
+
+    /// Takes in the founders that the hub does not know yet.
+    fn found(&self, founders: Vec<(String, bool)>) -> Result<(), HubError> {
+        for (pem, is_owner) in founders {
+            let (asking, good) = signing::founder(&self.issuer, &pem)?;
+            self.change(|engine, now| match engine.check_member(&asking) {
+                Ok(()) => Ok(Vec::new()),
+                Err(_) => Ok(engine.found(now, asking, good, is_owner)),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Changes the engine, and stores what has changed. A hub that cannot store stops: its engine knows more than its store.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut engine::Hub, u64) -> Result<Vec<Change>, HubError>,
+    ) -> Result<(), HubError> {
+        self.change_with(|engine, now| change(engine, now).map(|changes| ((), changes)))
+    }
+
+    fn change_with<T>(
+        &self,
+        change: impl FnOnce(&mut engine::Hub, u64) -> Result<(T, Vec<Change>), HubError>,
+    ) -> Result<T, HubError> {
+        let mut engine = self.engine();
+        let (done, changes) = change(&mut engine, now())?;
+        if !changes.is_empty() {
+            self.store.keep(&changes).inspect_err(|error| {
+                self.log.warning(format!("the hub stops, because it cannot store what changes: {error}"));
+                self.closed.store(true, Ordering::Release);
+            })?;
+        }
+        Ok(done)
+    }
+
+    fn engine(&self) -> MutexGuard<'_, engine::Hub> {
+        lock(&self.engine)
+    }
+
+    /// Revokes what members have that are none any more, if a list lacks it: the last process ended before it wrote the list.
+    fn revoke_ended(&self) -> Result<(), HubError> {
+        let number = self.member.revocations().number();
+        if self.whole.load(Ordering::Acquire) == number {
+            return Ok(());
+        }
+        let listed = self.member.revocations().newer_than(0).map_or_else(String::new, |(_, text)| text);
+        let mut lacking = self.engine().to_revoke(now());
+        lacking.retain(|(_, good)| !listed.contains(&good.fingerprint));
+        match lacking.is_empty() {
+            true => self.whole.store(number, Ordering::Release),
+            false => drop(self.revoke(lacking)?),
+        }
+        Ok(())
+    }
+
+    /// Signs a list with these certificates, takes it, and tells it to all members that are here.
+    fn revoke(&self, revoked: Vec<(Who, Good)>) -> Result<u32, HubError> {
+        let count = revoked.len() as u32;
+        if count > 0 {
+            let _alone = lock(&self.revoking);
+            let earlier = self.member.revocations().newer_than(0).map(|(_, text)| text);
+            let earlier: Vec<&str> = earlier.iter().map(String::as_str).collect();
+            let text = self.member.revoke_after(&earlier, signing::entries(revoked)?)?;
+            if let Some(unwritten) = self.member.revocations().take(&text)?.and_then(|taken| taken.unwritten) {
+                let what = "the list of revoked certificates is not written yet";
+                self.log.limited(Severity::Warning, what, format!("{what}: {unwritten}"));
+            }
+        }
+        let linked: Vec<_> = lock(&self.linked).values().cloned().collect();
+        linked.iter().for_each(|linked| linked.tell_news());
+        Ok(count)
+    }
+
+    /// Renews the hub's own certificate when a third of its life is left.
+    fn renew_own(&self) {
+        let is_near = self.member.validity().is_ok_and(|validity| validity.is_near_end() || validity.is_over());
+        let Some(renewals) = self.member.renewals().filter(|_| is_near) else { return };
+        let own = self.member.newest().own().certificate.to_vec();
+        match signing::renewed(&self.issuer, &own, LASTS) {
+            Ok(pem) => drop(renewals.take(pem.as_bytes())),
+            Err(error) => {
+                let what = "the hub's own certificate cannot be renewed";
+                self.log.limited(Severity::Warning, what, format!("{what}: {error}"));
+            }
+        }
+    }
+
+    /// Who asks, if the member is known here by the key of this certificate.
+    fn known(&self, certificate: &[u8]) -> Result<Asking, HubError> {
+        let asking = signing::asking(certificate)?;
+        match self.engine().check_member(&asking) {
+            Ok(()) => Ok(asking),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hub({})", self.grid)
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,216 @@
+//! The link of a member to the hub.
+
+use super::{Hub, HubError, signing};
+use crate::control::{tell, tell_with, turn_away};
+use crate::dial::check_version;
+use crate::door::{Peer, refused};
+use crate::learned::log_learned;
+use phalanx_core::hub::{Asking, Refusal, Who};
+use phalanx_core::level::Levels;
+use phalanx_core::wire::hub::{Facts, FromHub, LEVEL, Row, ToHub, are_addresses, are_short};
+use phalanx_core::wire::{MAX_CONTROL_BODY, decode, encode_body};
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::Role;
+use phalanx_net::link::Link;
+use phalanx_net::news::Exchange;
+use phalanx_net::sync::lock;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The levels of links to a hub.
+pub const LEVELS: Levels = Levels::all(LEVEL);
+/// A member that says nothing for this long is not here. Executors send a beat every [`BEAT`](crate::membership::BEAT).
+const SILENCE: Duration = Duration::from_secs(60);
+/// How often a link looks after itself. It is long, because a hub may have thousands. News are told from the thread that has them.
+const PAUSE: Duration = Duration::from_secs(2);
+/// No further news are queued while so many bytes wait to be written.
+const MOST_WAITING: usize = 1 << 20;
+
+/// An open link of a member.
+pub struct Linked {
+    number: u64,
+    link: Arc<Link>,
+    asking: Asking,
+    /// The certificate that it has shown, in DER.
+    certificate: Vec<u8>,
+    role: Role,
+    /// The executor's address, as the hub sees it.
+    from: IpAddr,
+    news: Mutex<Exchange>,
+    heard: Mutex<Instant>,
+}
+
+impl Linked {
+    /// Tells the member the news that it lacks.
+    pub fn tell_news(&self) {
+        let mut news = lock(&self.news);
+        while self.link.waiting_bytes() < MOST_WAITING {
+            let Some((message, body)) = news.due() else { return };
+            tell_with(&self.link, &FromHub::News(message), body);
+        }
+    }
+
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    pub fn close(&self) {
+        self.link.close();
+    }
+}
+
+/// Removes a link however its serving ends.
+struct Leaving<'a>(&'a Hub, &'a Linked);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let Leaving(hub, linked) = self;
+        linked.close();
+        lock(&hub.linked).remove(&linked.number);
+        hub.engine().go(signing::now(), linked.number, &linked.asking.who);
+    }
+}
+
+impl Hub {
+    /// Serves a member until its link ends.
+    pub fn serve(&self, mut peer: Peer) -> io::Result<()> {
+        let from = peer.from.ok_or_else(|| refused("hubs are reached over the network"))?;
+        let (shaken, role, name) = peer.offer(&self.member.newest(), LEVELS.exactly())?;
+        let certificate = shaken.peer_certificate().to_vec();
+        let entered = self.links.enter(&format!("{} {name}", role.name()));
+        let admitted = entered.and_then(|entered| Ok((entered, self.known(&certificate).map_err(io::Error::other)?)));
+        peer.proved();
+        let (link, reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
+        let (_entered, asking) = match admitted {
+            Ok(admitted) => admitted,
+            Err(why) => return Err(turn_away(&link, reader, &FromHub::Refused { reason: why.to_string() }, why)),
+        };
+        let number = self.next_link.fetch_add(1, Ordering::Relaxed);
+        let news = Mutex::new(Exchange::new(self.member.news()));
+        let heard = Mutex::new(Instant::now());
+        let linked = Arc::new(Linked { number, link, asking, certificate, role, from, news, heard });
+        lock(&self.linked).insert(number, linked.clone());
+        let _leaving = Leaving(self, &linked);
+        reader.run(PAUSE, |frame| self.on_frame(&linked, &frame), |_| self.look_after(&linked));
+        Ok(())
+    }
+
+    fn look_after(&self, linked: &Linked) {
+        linked.tell_news();
+        if self.is_closed() || lock(&linked.heard).elapsed() > SILENCE {
+            linked.close();
+        }
+    }
+
+    fn on_frame(&self, linked: &Linked, frame: &Frame) {
+        *lock(&linked.heard) = Instant::now();
+        let Ok(message) = decode::<ToHub>(&frame.header) else { return linked.close() };
+        // A peer that sends requests and reads no answers would fill the memory with them.
+        if linked.link.is_blocked() {
+            return linked.close();
+        }
+        match message {
+            ToHub::Beat => tell(&linked.link, &FromHub::Beat),
+            ToHub::News(message) => match lock(&linked.news).hear(message, &frame.body) {
+                Ok(learned) => log_learned(&self.log, &learned, &linked.asking.who.name),
+                Err(_) => linked.close(),
+            },
+            asked => match self.answer(linked, asked) {
+                Ok((answer, body)) => tell_with(&linked.link, &answer, body),
+                Err(error) => {
+                    let Who { role, name } = &linked.asking.who;
+                    self.log.info(format!("the {role} {name} was refused: {error}"));
+                    tell(&linked.link, &FromHub::Refused { reason: error.to_string() });
+                }
+            },
+        }
+        linked.tell_news();
+    }
+
+    fn answer(&self, linked: &Linked, asked: ToHub) -> Result<(FromHub, Vec<u8>), HubError> {
+        let who = &linked.asking.who;
+        let as_user = || match linked.role {
+            Role::User => Ok(who.name.as_str()),
+            _ => Err(HubError::Refused(Refusal::NoOwner(who.name.clone()))),
+        };
+        let nothing = Vec::new();
+        Ok(match asked {
+            ToHub::Enter { addresses, port, facts, phalanx } => {
+                let addresses = self.enter(linked, addresses, port, facts, &phalanx)?;
+                (FromHub::Entered { addresses, hubs: self.addresses() }, nothing)
+            }
+            ToHub::Renew => (FromHub::Renewed, self.renew(&linked.certificate)?.1.into_bytes()),
+            ToHub::Members { after } => {
+                let after = after.map(|(role, name)| Who { role, name });
+                let (rows, goes_on) = self.page(after.as_ref());
+                (FromHub::Members { goes_on, hubs: self.addresses() }, rows)
+            }
+            ToHub::Find { name } => {
+                let rows = vec![self.engine().row_of(&Who::new("executor", &name))?];
+                (FromHub::Members { goes_on: false, hubs: self.addresses() }, encode_body::<Vec<Row>>(&rows))
+            }
+            ToHub::Reach { name } => (FromHub::Reached { token: self.reach(who, &name)? }, nothing),
+            ToHub::Invite { role, uses, seconds } => {
+                let role: Role = role.parse().map_err(|why| HubError::Other(why))?;
+                (FromHub::Invited { token: self.invite(as_user()?, role, uses, seconds)?.to_string() }, nothing)
+            }
+            ToHub::Expel { name } => (FromHub::Expelled { certificates: self.expel(as_user()?, &name)? }, nothing),
+            ToHub::Leave => {
+                self.leave(who)?;
+                (FromHub::Left, nothing)
+            }
+            ToHub::Join { .. } | ToHub::Return { .. } => {
+                return Err(HubError::Other("this is no joining link".to_owned()));
+            }
+            ToHub::Beat | ToHub::News(_) => unreachable!("is no request"),
+        })
+    }
+
+    /// An executor is here. Returns where others reach it.
+    fn enter(
+        &self,
+        linked: &Linked,
+        addresses: Vec<String>,
+        port: u16,
+        facts: Facts,
+        phalanx: &str,
+    ) -> Result<Vec<String>, HubError> {
+        let who = &linked.asking.who;
+        check_version(&who.name, phalanx).map_err(HubError::Other)?;
+        if linked.role != Role::Executor || !are_short(&facts) || !are_addresses(&addresses) {
+            return Err(HubError::Other("only executors enter, and they tell little of themselves".to_owned()));
+        }
+        let addresses = match addresses.is_empty() {
+            true => self.seen_at(linked.from, port),
+            false => addresses,
+        };
+        self.engine().enter(signing::now(), linked.number, who, addresses.clone(), facts)?;
+        self.log.info(format!("the executor {} is here, at {}", who.name, addresses.join(", ")));
+        Ok(addresses)
+    }
+
+    /// The address of an executor by what the hub sees of it. One on the hub's own machine is where the hub itself is.
+    fn seen_at(&self, from: IpAddr, port: u16) -> Vec<String> {
+        let from = from.to_canonical();
+        let hubs = if from.is_loopback() { self.addresses() } else { Vec::new() };
+        let own = hubs.iter().filter_map(|hub| Some(format!("{}:{port}", hub.rsplit_once(':')?.0)));
+        let own: Vec<String> = own.collect();
+        if own.is_empty() { vec![SocketAddr::new(from, port).to_string()] } else { own }
+    }
+
+    /// A page of members, as the body of an answer: as many as fit.
+    fn page(&self, after: Option<&Who>) -> (Vec<u8>, bool) {
+        let (mut rows, mut goes_on) = self.engine().rows(after);
+        loop {
+            let body = encode_body::<Vec<Row>>(&rows);
+            if body.len() as u64 <= MAX_CONTROL_BODY || rows.len() < 2 {
+                return (body, goes_on);
+            }
+            rows.truncate(rows.len() / 2);
+            goes_on = true;
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What a hub remembers: a durable tuple space of its own, which no client reaches. Each tuple is one change, under the key of what it
+//! changes.
+
+use crate::space::{Directory, Hosted};
+use phalanx_core::error::SpaceError;
+use phalanx_core::hub::Change;
+use phalanx_core::space::{Asker, Get, Options, OutOptions, Pattern, Template, Tuple, Value};
+use phalanx_core::wire::{decode, encode_body};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The name of the space in the hub's folder.
+const NAME: &str = "members";
+/// Most tuples that are read at once.
+const PAGE: u32 = 1000;
+
+/// The store.
+pub struct Store(Arc<Hosted>);
+
+impl Store {
+    /// Opens the store in this folder, or makes it. Passes everything in it to `fill`.
+    pub fn open(folder: &Path, mut fill: impl FnMut(Change)) -> Result<Store, SpaceError> {
+        let store = Store(Directory::new(folder).open(NAME, Some(Options::default()))?);
+        let mut after = None;
+        loop {
+            let get = Get { limit: PAGE, after, ..Get::default() };
+            let page = store.with(|space, now, asker| space.get(now, asker, &changes(), &get, None))?;
+            for tuple in &page.tuples {
+                fill(read(tuple)?);
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(store);
+            }
+        }
+    }
+
+    /// Stores changes, all or none. When this returns they are on the disk.
+    pub fn keep(&self, changes: &[Change]) -> Result<(), SpaceError> {
+        self.with(|space, now, asker| {
+            for change in changes {
+                let key = key_of(change);
+                let old = Get { take: true, key: Some(key.clone()), ..Get::default() };
+                space.find(now, asker, &self::changes(), &old, None)?;
+                if !matches!(change, Change::Invitation(_, None)) {
+                    let options = OutOptions { key: Some(key), ..OutOptions::default() };
+                    space.out(now, &[Tuple::of(&[Value::Bytes(encode_body(change))])], &options, None)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Ends the store. Everything is on the disk before.
+    pub fn close(&self) {
+        self.0.end();
+    }
+
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&mut phalanx_core::space::Space, Duration, Asker) -> Result<T, SpaceError>,
+    ) -> Result<T, SpaceError> {
+        let session = self.0.lock().number();
+        let asker = Asker { session, request: 0, acknowledges: false };
+        let (done, told) = self.0.with(|space, now| work(space, now, asker));
+        told.flush()?;
+        done
+    }
+}
+
+/// Matches every change.
+fn changes() -> Template {
+    Template::new(vec![Pattern::Any], None)
+}
+
+fn key_of(change: &Change) -> Vec<u8> {
+    let key = match change {
+        Change::Invitation(id, _) => encode_body(&(0u8, id)),
+        Change::Member(who, _) => encode_body(&(1u8, who)),
+    };
+    Value::Bytes(key).to_bytes()
+}
+
+fn read(tuple: &Tuple) -> Result<Change, SpaceError> {
+    let damaged = || SpaceError::NotKept("what the hub has stored cannot be read by this version".to_owned());
+    match &tuple.values()[..] {
+        [Value::Bytes(bytes)] => decode(bytes).map_err(|_| damaged()),
+        _ => Err(damaged()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use phalanx_core::hub::{Asking, Good, Hub, Who};
+
+    fn filled(folder: &Path) -> (Store, Vec<Change>) {
+        let mut found = Vec::new();
+        let store = Store::open(folder, |change| found.push(change)).expect("opens");
+        (store, found)
+    }
+
+    #[test]
+    fn what_was_kept_is_found_again_and_what_was_replaced_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (store, found) = filled(folder.path());
+        assert_eq!(found, []);
+        let mut hub = Hub::default();
+        let ada = Asking { who: Who::user("ada"), key: "key".into() };
+        let good = |until| Good { fingerprint: format!("to {until}"), until };
+        store.keep(&hub.found(1, ada.clone(), good(100), true)).expect("is kept");
+        store.keep(&hub.invite(2, "ada", ([7; 32], "executor"), 1, 60).expect("is an owner")).expect("is kept");
+        store.keep(&hub.renew(3, &ada, good(200)).expect("is a member")).expect("is kept");
+        store.close();
+        let (store, found) = filled(folder.path());
+        assert_eq!(found.len(), 2, "{found:?}");
+        let ws7 = Asking { who: Who::new("executor", "ws7"), key: "other".into() };
+        store.keep(&hub.join(4, [7; 32], ws7, good(300)).expect("is invited")).expect("is kept");
+        store.close();
+        let (_store, found) = filled(folder.path());
+        assert!(found.iter().all(|it| matches!(it, Change::Member(..))), "the invitation is used: {found:?}");
+        assert_eq!(found.len(), 2);
+    }
+}

@@ -1,0 +1,204 @@
+//! A link to a hub for requests, one after the other.
+
+use super::AskError;
+use crate::control::{tell, tell_with};
+use crate::dial::{DIAL_PATIENCE, printable, why_unreachable};
+use phalanx_core::level::Levels;
+use phalanx_core::wire::hub::{FromHub, LEVEL, Row, ToHub};
+use phalanx_core::wire::{MAX_CONTROL_BODY, decode};
+use phalanx_net::address::Address;
+use phalanx_net::dial::{Expected, Judge, dial};
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::{Member, Role};
+use phalanx_net::link::{Link, Reader};
+use phalanx_net::news::{Exchange, note_unwritten};
+use phalanx_net::preamble::Preamble;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The levels of links to a hub.
+pub(super) const LEVELS: Levels = Levels::all(LEVEL);
+/// How long a hub may take to answer. It writes to its disk first.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// Most members that are asked for.
+const MOST_MEMBERS: usize = 200_000;
+
+/// Any hub of the grid is as good as another one. Its role is in its certificate, which was verified.
+#[derive(Debug)]
+pub(super) struct AnyHub;
+
+impl Judge for AnyHub {
+    fn judge(&self, _: &str, _: Option<SocketAddr>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A link to a hub.
+pub struct AtHub {
+    pub(super) link: Ending,
+    pub(super) reader: Reader,
+    /// `None`: this end is no member yet.
+    pub(super) news: Option<Exchange>,
+    /// Where the hub was reached.
+    address: Address,
+}
+
+/// Closes the link when this is dropped.
+pub(super) struct Ending(pub Arc<Link>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// The address in the text, which a token or a hub has given.
+///
+/// # Errors
+/// It is none.
+pub fn hub_address(text: &str) -> Result<Address, AskError> {
+    text.parse().map_err(|_| AskError::Unreachable(format!("{} is no address of a hub", printable(text))))
+}
+
+/// Calls each hub until one answers.
+pub(super) fn first<T>(hubs: &[String], mut call: impl FnMut(&Address) -> Result<T, AskError>) -> Result<T, AskError> {
+    let mut whys = Vec::new();
+    for hub in hubs {
+        match hub_address(hub).and_then(|address| call(&address)) {
+            Ok(found) => return Ok(found),
+            Err(AskError::Unreachable(why)) => whys.push(why),
+            Err(AskError::Ended(error)) => whys.push(format!("{hub}: {error}")),
+            Err(error) => return Err(error),
+        }
+    }
+    if whys.is_empty() {
+        whys.push("none is known".to_owned());
+    }
+    Err(AskError::Unreachable(whys.join("; ")))
+}
+
+/// The error about a hub that cannot be reached.
+pub(super) fn unreachable(address: &Address, error: &io::Error) -> AskError {
+    AskError::Unreachable(format!("{address}: {}", why_unreachable("hub", "phalanx up", error)))
+}
+
+impl AtHub {
+    /// Opens a link to the first of these hubs that answers, as this member.
+    ///
+    /// # Errors
+    /// None answers, or the member's certificate does not serve.
+    pub fn open(member: &Member, hubs: &[String]) -> Result<AtHub, AskError> {
+        let client = member.newest().client_of(Role::Hub)?;
+        first(hubs, |address| {
+            let call = || {
+                let dialled = dial(&address.into(), DIAL_PATIENCE)?;
+                let expected = Expected::Judged(&client, &AnyHub);
+                dialled.introduce(Preamble::Hub, expected, LEVELS, DIAL_PATIENCE)?.link(MAX_CONTROL_BODY)
+            };
+            let (link, reader) = call().map_err(|error| unreachable(address, &error))?;
+            Ok(AtHub { link: Ending(link), reader, news: Some(Exchange::new(member.news())), address: address.clone() })
+        })
+    }
+
+    /// A link of a peer that joins.
+    pub(super) fn joining(link: Arc<Link>, reader: Reader, address: &Address) -> AtHub {
+        AtHub { link: Ending(link), reader, news: None, address: address.clone() }
+    }
+
+    /// Where the hub was reached.
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Whether the link has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.link.0.is_closed()
+    }
+
+    /// Sends a request, and waits for its answer.
+    ///
+    /// # Errors
+    /// The hub refuses, or does not answer.
+    pub fn ask(&mut self, request: &ToHub) -> Result<(FromHub, Vec<u8>), AskError> {
+        tell(&self.link.0, request);
+        let (until, mut answer) = (Instant::now() + PATIENCE, None);
+        while answer.is_none() {
+            if Instant::now() >= until {
+                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+            }
+            let mut heard = Vec::new();
+            let polled = self.reader.poll(until - Instant::now(), &mut |frame: Frame| heard.push(frame));
+            for frame in heard {
+                match self.take(&frame)? {
+                    Some(message) if answer.is_none() => answer = Some((message, frame.body.to_vec())),
+                    _ => {}
+                }
+            }
+            if answer.is_none() {
+                polled.map_err(io::Error::other)?;
+            }
+            self.tell_news();
+        }
+        match answer.expect("was heard") {
+            (FromHub::Refused { reason }, _) => Err(AskError::Refused(printable(&reason))),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Takes what is no answer.
+    fn take(&mut self, frame: &Frame) -> Result<Option<FromHub>, AskError> {
+        match decode(&frame.header).map_err(io::Error::other)? {
+            FromHub::News(message) => {
+                if let Some(news) = &mut self.news {
+                    note_unwritten(&news.hear(message, &frame.body)?);
+                }
+                Ok(None)
+            }
+            FromHub::Beat => Ok(None),
+            message => Ok(Some(message)),
+        }
+    }
+
+    fn tell_news(&mut self) {
+        while let Some((message, body)) = self.news.as_mut().and_then(Exchange::due) {
+            tell_with(&self.link.0, &ToHub::News(message), body);
+        }
+    }
+
+    /// A new certificate for this member, as PEM.
+    ///
+    /// # Errors
+    /// As [`AtHub::ask`].
+    pub fn renew(&mut self) -> Result<String, AskError> {
+        match self.ask(&ToHub::Renew)? {
+            (FromHub::Renewed, pem) => String::from_utf8(pem).map_err(|_| other()),
+            _ => Err(other()),
+        }
+    }
+
+    /// All members, and the hubs.
+    ///
+    /// # Errors
+    /// As [`AtHub::ask`].
+    pub fn members(&mut self) -> Result<(Vec<Row>, Vec<String>), AskError> {
+        let mut all = Vec::new();
+        loop {
+            let after = all.last().map(|row: &Row| (row.role.clone(), row.name.clone()));
+            let (answer, body) = self.ask(&ToHub::Members { after })?;
+            let FromHub::Members { goes_on, hubs } = answer else { return Err(other()) };
+            let rows: Vec<Row> = decode(&body).map_err(io::Error::other)?;
+            let is_end = !goes_on || rows.is_empty() || all.len() + rows.len() > MOST_MEMBERS;
+            all.extend(rows);
+            if is_end {
+                return Ok((all, hubs));
+            }
+        }
+    }
+}
+
+/// The error for an answer to another request.
+pub(super) fn other() -> AskError {
+    io::Error::other("it answers something else").into()
+}

@@ -1,0 +1,64 @@
+//! How a machine or a user becomes a member, and how a member comes back after its certificate has ended.
+
+use super::AskError;
+use super::asking::{AtHub, LEVELS, first, other, unreachable};
+use crate::dial::DIAL_PATIENCE;
+use phalanx_core::hub::Token;
+use phalanx_core::wire::hub::{FromHub, ToHub};
+use phalanx_core::wire::{MAX_CONTROL_BODY, VERSION};
+use phalanx_net::dial::{Expected, dial};
+use phalanx_net::identity::{IdentityError, Joining, Member, Role};
+use phalanx_net::preamble::Preamble;
+use zeroize::Zeroizing;
+
+/// What a new member has.
+pub struct Joined {
+    /// The text of its identity file.
+    pub identity: Zeroizing<String>,
+    /// The name of the grid, as the hub says.
+    pub grid: String,
+    /// Where hubs are reached.
+    pub hubs: Vec<String>,
+}
+
+/// Joins the grid of this token under this name. The key is made here, and stays.
+///
+/// # Errors
+/// No hub answers, the hub is another grid's, or it refuses.
+pub fn join(token: &Token, name: &str) -> Result<Joined, AskError> {
+    let role: Role = token.role.parse().map_err(IdentityError::Damaged)?;
+    let joining = Joining::new(role, name, token.root)?;
+    let phalanx = VERSION.to_owned();
+    let asked = ToHub::Join { secret: token.secret, phalanx };
+    let (grid, hubs, certificates) = ask(&joining, &token.hubs, &asked)?;
+    Ok(Joined { identity: joining.identity(&certificates)?, grid, hubs })
+}
+
+/// Asks for a new certificate for a member whose certificate has ended. Returns it as PEM.
+///
+/// # Errors
+/// No hub answers, or it refuses.
+pub fn come_back(member: &Member, hubs: &[String]) -> Result<String, AskError> {
+    let joining = Joining::of(member)?;
+    let (_, _, certificates) = ask(&joining, hubs, &ToHub::Return { phalanx: VERSION.to_owned() })?;
+    Ok(certificates)
+}
+
+fn ask(joining: &Joining, hubs: &[String], asked: &ToHub) -> Result<(String, Vec<String>, String), AskError> {
+    first(hubs, |address| {
+        let call = || {
+            let dialled = dial(&address.into(), DIAL_PATIENCE)?;
+            let introduced = dialled.introduce(Preamble::Join, Expected::Hub(joining), LEVELS, DIAL_PATIENCE)?;
+            introduced.link(MAX_CONTROL_BODY)
+        };
+        let (link, reader) = call().map_err(|error| unreachable(address, &error))?;
+        let mut at_hub = AtHub::joining(link, reader, address);
+        match at_hub.ask(asked)? {
+            (FromHub::Welcome { grid, hubs }, body) => {
+                let certificates = String::from_utf8(body).map_err(|_| other())?;
+                Ok((grid, hubs, certificates))
+            }
+            _ => Err(other()),
+        }
+    })
+}

@@ -1,0 +1,283 @@
+//! An executor's stay at a hub: it is known there while it runs, keeps its certificate good, and hears news of the grid.
+
+use super::asking::{AtHub, hub_address};
+use super::{AskError, come_back};
+use crate::control::{tell, tell_with};
+use crate::dial::{DIAL_PATIENCE, printable};
+use crate::learned::log_learned;
+use crate::log::{Log, Severity};
+use crate::quota::Quota;
+use phalanx_core::wire::hub::{Facts, FromHub, ToHub};
+use phalanx_core::wire::{VERSION, decode};
+use phalanx_net::address::Address;
+use phalanx_net::dial::dial;
+use phalanx_net::frames::Frame;
+use phalanx_net::identity::{Member, random_number};
+use phalanx_net::link::Link;
+use phalanx_net::news::Exchange;
+use phalanx_net::socket::Socket;
+use phalanx_net::sync::lock;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Interval at which an executor says that it is still here. Its link tells at once when its process or its machine's system ends; a
+/// beat finds what no system tells.
+pub const BEAT: Duration = Duration::from_secs(20);
+/// A hub that says nothing for this long is given up.
+const SILENCE: Duration = Duration::from_secs(50);
+/// How often the link looks whether something is due.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Pauses before the hubs are called again. They grow up to the longest, and each is cut by chance to between its half and itself, so
+/// that the members of a hub that starts again do not all come at once.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Most connections that are made at a time because the hub asks for them.
+const MOST_COMING: usize = 64;
+
+/// What an executor tells a hub.
+#[derive(Debug, Clone, Default)]
+pub struct Telling {
+    /// Where others reach it. None: at `port` where the hub sees it.
+    pub addresses: Vec<String>,
+    /// The port at which it listens.
+    pub port: u16,
+    /// What its machine has.
+    pub facts: Facts,
+}
+
+/// Takes a connection that a hub has brought.
+pub type Come = Box<dyn Fn(Socket) + Send + Sync>;
+
+/// The stay. It ends when this is dropped.
+pub struct Stay {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Waits for a hub, while the stay may end.
+pub struct Waiting(Arc<Shared>);
+
+impl Waiting {
+    /// Waits until a hub has let the executor in, or for so long. Whether one has.
+    pub fn until_in(&self, patience: Duration) -> bool {
+        let state = lock(&self.0.state);
+        let waited = self.0.changed.wait_timeout_while(state, patience, |it| !it.was_in && !it.is_over);
+        waited.is_ok_and(|(state, _)| state.was_in)
+    }
+}
+
+struct Shared {
+    member: Member,
+    telling: Telling,
+    come: Come,
+    /// The connections to a hub that are being made for others.
+    coming: Arc<Quota>,
+    log: Log,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    hubs: Vec<String>,
+    is_over: bool,
+    /// The open link.
+    link: Option<Arc<Link>>,
+    /// For people.
+    status: String,
+    /// Whether the hub has let the executor in, at least once.
+    was_in: bool,
+}
+
+impl Stay {
+    /// Begins the stay at whichever of these hubs answers. The member must renew itself ([`Member::renewing`]).
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn begin(member: Member, hubs: Vec<String>, telling: Telling, come: Come, log: Log) -> io::Result<Stay> {
+        let status = "the hub was not reached yet".to_owned();
+        let state = Mutex::new(State { hubs, is_over: false, link: None, status, was_in: false });
+        let coming = Quota::new("connections that the hub asks for", MOST_COMING, MOST_COMING);
+        let shared = Arc::new(Shared { member, telling, come, coming, log, state, changed: Condvar::new() });
+        let staying = shared.clone();
+        let thread = thread::Builder::new().name("phalanx-member".into()).spawn(move || staying.stay())?;
+        Ok(Stay { shared, thread: Some(thread) })
+    }
+
+    /// How the executor and its hub are, for people.
+    pub fn status(&self) -> String {
+        lock(&self.shared.state).status.clone()
+    }
+
+    /// For waiting until the hub has let the executor in.
+    pub fn waiting(&self) -> Waiting {
+        Waiting(self.shared.clone())
+    }
+
+    /// Ends the stay. The hub notices at once.
+    pub fn close(&mut self) {
+        let link = {
+            let mut state = lock(&self.shared.state);
+            state.is_over = true;
+            self.shared.changed.notify_all();
+            state.link.take()
+        };
+        link.iter().for_each(|link| link.close());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn stay(self: &Arc<Shared>) {
+        let mut pause = FIRST_PAUSE;
+        while !lock(&self.state).is_over {
+            let began = Instant::now();
+            match self.stay_once() {
+                Ok(()) => self.note("the link to the hub has ended"),
+                Err(error) => self.note(&error.to_string()),
+            }
+            pause = if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            let cut = pause / 2 + pause / 2 * (random_number() % 1000) as u32 / 1000;
+            let state = lock(&self.state);
+            drop(self.changed.wait_timeout_while(state, cut, |it| !it.is_over));
+        }
+    }
+
+    fn note(&self, status: &str) {
+        let mut state = lock(&self.state);
+        if !state.is_over {
+            self.log.limited(Severity::Warning, status, format!("{status}; the hub is called again"));
+            status.clone_into(&mut state.status);
+        }
+        state.link = None;
+    }
+
+    /// Stays until the link ends.
+    fn stay_once(self: &Arc<Shared>) -> Result<(), AskError> {
+        let hubs = lock(&self.state).hubs.clone();
+        self.come_back_if_ended(&hubs)?;
+        let mut at_hub = AtHub::open(&self.member, &hubs)?;
+        {
+            let mut state = lock(&self.state);
+            state.link = Some(at_hub.link.0.clone());
+            if state.is_over {
+                return Ok(());
+            }
+        }
+        let Telling { addresses, port, facts } = self.telling.clone();
+        let entering = ToHub::Enter { addresses, port, facts, phalanx: VERSION.to_owned() };
+        match at_hub.ask(&entering)?.0 {
+            FromHub::Entered { addresses, hubs } => self.enter(&addresses, hubs),
+            _ => return Err(super::asking::other()),
+        }
+        self.serve(at_hub)
+    }
+
+    fn enter(&self, addresses: &[String], hubs: Vec<String>) {
+        let addresses = printable(&addresses.join(", "));
+        let mut state = lock(&self.state);
+        let are_good = !hubs.is_empty() && hubs.iter().all(|hub| hub_address(hub).is_ok());
+        if are_good {
+            // The known ones stay behind: a hub that moves may say where it is before it can be reached there.
+            let known = state.hubs.iter().filter(|hub| !hubs.contains(hub)).cloned().collect::<Vec<_>>();
+            state.hubs = hubs.into_iter().chain(known).take(8).collect();
+        }
+        state.status = format!("known to the hub, at {addresses}");
+        self.log.info(format!("{}", state.status));
+        state.was_in = true;
+        self.changed.notify_all();
+    }
+
+    /// A certificate that has ended opens no link. The hub gives a new one to who is still a member.
+    fn come_back_if_ended(&self, hubs: &[String]) -> Result<(), AskError> {
+        if self.member.validity()?.is_over() {
+            let certificates = come_back(&self.member.newest(), hubs)?;
+            self.take_certificate(certificates.as_bytes());
+        }
+        Ok(())
+    }
+
+    fn take_certificate(&self, pem: &[u8]) {
+        let Some(renewals) = self.member.renewals() else { return };
+        let brought = renewals.take(pem);
+        if let Some(validity) = &brought.own {
+            self.log.info(format!("the hub has renewed the certificate, which is good until {}", validity.end()));
+        }
+        if let Some(error) = &brought.unwritten {
+            let what = "the renewed certificate is not written yet";
+            self.log.limited(Severity::Warning, what, format!("{what}: {error}"));
+        }
+    }
+
+    /// Dials the hub with a token, and serves what comes from there.
+    fn come(self: &Arc<Shared>, token: [u8; 16], hub: &Address) {
+        let entered = match self.coming.enter("the hub") {
+            Ok(entered) => entered,
+            Err(why) => return self.log.limited(Severity::Warning, "too much comes", why.to_string()),
+        };
+        let (shared, hub) = (self.clone(), hub.clone());
+        let dial = move || {
+            let _entered = entered;
+            match dial(&(&hub).into(), DIAL_PATIENCE).and_then(|dialled| dialled.through(token, DIAL_PATIENCE)) {
+                Ok(socket) => (shared.come)(socket),
+                Err(error) => {
+                    let what = "a member that the hub brings was not reached";
+                    shared.log.limited(Severity::Warning, what, format!("{what}: {error}"));
+                }
+            }
+        };
+        let _ = thread::Builder::new().name("phalanx-relayed".into()).spawn(dial);
+    }
+
+    fn serve(self: &Arc<Shared>, at_hub: AtHub) -> Result<(), AskError> {
+        let hub = at_hub.address().clone();
+        let AtHub { link: ending, reader, news, .. } = at_hub;
+        let (link, news) = (&ending.0, Mutex::new(news));
+        let (heard, asked) = (Mutex::new(Instant::now()), Mutex::new((Instant::now(), None::<Instant>)));
+        let on_frame = |frame: Frame| {
+            *lock(&heard) = Instant::now();
+            match decode(&frame.header) {
+                Ok(FromHub::Beat) => {}
+                Ok(FromHub::Come { token }) => self.come(token, &hub),
+                Ok(FromHub::Renewed) => self.take_certificate(&frame.body),
+                Ok(FromHub::News(message)) => match lock(&news).as_mut().map(|news| news.hear(message, &frame.body)) {
+                    Some(Ok(learned)) => log_learned(&self.log, &learned, "the hub"),
+                    _ => link.close(),
+                },
+                Ok(FromHub::Refused { reason }) => {
+                    let reason = printable(&reason);
+                    self.log.limited(Severity::Warning, &reason, format!("the hub refuses: {reason}"));
+                }
+                Ok(_) | Err(_) => link.close(),
+            }
+        };
+        reader.run(PAUSE, on_frame, |link| {
+            while let Some((message, body)) = lock(&news).as_mut().and_then(Exchange::due) {
+                tell_with(link, &ToHub::News(message), body);
+            }
+            let now = Instant::now();
+            let mut asked = lock(&asked);
+            if now - asked.0 >= BEAT {
+                asked.0 = now;
+                tell(link, &ToHub::Beat);
+            }
+            let is_near = self.member.validity().is_ok_and(|it| it.is_near_end());
+            if is_near && asked.1.is_none_or(|last| now - last >= SILENCE) {
+                asked.1 = Some(now);
+                tell(link, &ToHub::Renew);
+            }
+            if lock(&heard).elapsed() > SILENCE || lock(&self.state).is_over {
+                link.close();
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! A grid with a hub: who joins, who is known, who is expelled, and how members reach each other through it.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+use crate::{next_line, options};
+use phalanx_core::hub::Token;
+use phalanx_core::level::Policy;
+use phalanx_core::space::Options as SpaceOptions;
+use phalanx_core::wire::hub::{FromHub, ToHub};
+use phalanx_net::address::Address;
+use phalanx_net::identity::{Authority, Member, Role};
+use phalanx_node::asked::ask_all;
+use phalanx_node::dialler::Dialler;
+use phalanx_node::executor::{Executor, Options};
+use phalanx_node::hub::{Founded, Hub, HubServer, Place};
+use phalanx_node::log::Log;
+use phalanx_node::membership::{AskError, AtHub, Joined, Paths, Telling, join};
+use phalanx_node::space::{Client, Connect, ServerOptions};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A hub that listens, and its owner ada.
+struct Lab {
+    folder: TempDir,
+    server: Option<HubServer>,
+    hubs: Vec<String>,
+    log: Receiver<String>,
+}
+
+fn write(path: PathBuf, text: &str) -> PathBuf {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    path
+}
+
+impl Lab {
+    fn new() -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        let founded = Founded::by(&Authority::create().unwrap(), "labpc").unwrap();
+        write(folder.path().join("lab/hub/issuer.pem"), &founded.issuer);
+        write(folder.path().join("lab/hub/hub.pem"), &founded.hub);
+        let issuer = Authority::parse(&founded.issuer, None).unwrap();
+        write(folder.path().join("lab/user.pem"), &issuer.issue_for(Role::User, "ada", Some(PATIENCE)).unwrap());
+        let mut lab = Lab { folder, server: None, hubs: vec!["127.0.0.1:0".to_owned()], log: channel().1 };
+        lab.start();
+        lab
+    }
+
+    fn open(&self, log: Log) -> Arc<Hub> {
+        let place = Place::new(self.folder.path().join("lab"));
+        let settings = place.settings("lab", &["ada".to_owned()], self.hubs.clone()).unwrap();
+        Hub::open(settings, log).unwrap()
+    }
+
+    /// Starts the hub, at the same port as before.
+    fn start(&mut self) {
+        let (sender, log) = channel();
+        let log_to = Log::new(move |_, text| drop(sender.send(text.to_owned())));
+        let hub = self.open(log_to.clone());
+        let until = Instant::now() + PATIENCE;
+        let server = loop {
+            match HubServer::start(&self.hubs[0], hub.clone(), log_to.clone()) {
+                Ok(server) => break server,
+                Err(error) => assert!(Instant::now() < until, "{error}"),
+            }
+        };
+        self.hubs = hub.addresses();
+        (self.server, self.log) = (Some(server), log);
+    }
+
+    /// A member, as its identity file says, that keeps news of the grid beside it.
+    fn member(&self, folder: &str, identity: &str, role: Role) -> Member {
+        let at = |name: &str| self.folder.path().join(folder).join(name);
+        let file = write(at("identity.pem"), identity);
+        let member = Member::parse(identity, role).unwrap().heeding(vec![at("revoked.txt")]);
+        member.renewing(Some(file), vec![at("renewed.pem")]).unwrap()
+    }
+
+    fn ada(&self) -> Member {
+        let text = fs::read_to_string(self.folder.path().join("lab/user.pem")).unwrap();
+        self.member("ada", &text, Role::User)
+    }
+
+    fn at_hub(&self, member: &Member) -> AtHub {
+        AtHub::open(member, &self.hubs).unwrap()
+    }
+
+    fn invite(&self, role: Role, uses: u32) -> Token {
+        let asked = ToHub::Invite { role: role.name().to_owned(), uses, seconds: 60 };
+        match self.at_hub(&self.ada()).ask(&asked).unwrap().0 {
+            FromHub::Invited { token } => token.parse().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// An executor that has joined.
+    fn executor(&self, name: &str, telling: Telling) -> (Executor, Member) {
+        let joined = join(&self.invite(Role::Executor, 1), name).unwrap();
+        let member = self.member(name, &joined.identity, Role::Executor);
+        let options = Options { spaces: Some(ServerOptions::default()), ..options() };
+        let executor = Executor::start("127.0.0.1:0", member.clone(), options, Log::nowhere()).unwrap();
+        executor.stay(joined.hubs, telling).unwrap();
+        assert!(executor.wait_for_hub(PATIENCE), "{:?}", executor.hub_status());
+        (executor, member)
+    }
+}
+
+fn refusal<T>(asked: Result<T, AskError>) -> String {
+    match asked {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("was not refused"),
+    }
+}
+
+#[test]
+fn a_token_makes_one_member_with_a_key_of_its_own() {
+    let lab = Lab::new();
+    let token = lab.invite(Role::Executor, 1);
+    let Joined { identity, grid, hubs } = join(&token, "ws7").unwrap();
+    assert_eq!((grid.as_str(), &hubs), ("lab", &lab.hubs));
+    assert_eq!(Member::parse(&identity, Role::Executor).unwrap().name, "ws7");
+    assert!(refusal(join(&token, "ws8")).contains("the token is not good here"));
+    assert!(refusal(join(&lab.invite(Role::Executor, 1), "ws7")).contains("ws7 is a member already"));
+    let (rows, _) = lab.at_hub(&lab.ada()).members().unwrap();
+    let names: Vec<_> = rows.iter().map(|row| (row.role.as_str(), row.name.as_str())).collect();
+    assert_eq!(names, [("executor", "ws7"), ("hub", "labpc"), ("user", "ada")]);
+}
+
+#[test]
+fn a_token_of_another_grid_or_with_another_root_meets_nobody() {
+    let (lab, attic) = (Lab::new(), Lab::new());
+    let token = Token { hubs: attic.hubs.clone(), ..lab.invite(Role::Executor, 1) };
+    assert!(refusal(join(&token, "ws7")).contains("no hub of the grid answers"));
+    let guessed = Token { secret: [7; 16], ..lab.invite(Role::User, 1) };
+    assert!(refusal(join(&guessed, "eve")).contains("the token is not good here"));
+    let other = Token { role: "user".to_owned(), ..lab.invite(Role::Executor, 1) };
+    assert!(refusal(join(&other, "eve")).contains("the token is for the role executor"));
+}
+
+#[test]
+fn only_owners_invite_and_expel() {
+    let lab = Lab::new();
+    let bob = join(&lab.invite(Role::User, 1), "bob").unwrap();
+    let bob = lab.member("bob", &bob.identity, Role::User);
+    let invite = ToHub::Invite { role: "user".to_owned(), uses: 1, seconds: 60 };
+    assert!(refusal(lab.at_hub(&bob).ask(&invite)).contains("only owners of the grid may"));
+    assert!(refusal(lab.at_hub(&bob).ask(&ToHub::Expel { name: "ada".to_owned() })).contains("only owners"));
+    let (_executor, ws7) = lab.executor("ws7", Telling::default());
+    assert!(refusal(lab.at_hub(&ws7).ask(&invite)).contains("only owners"), "an executor is no user");
+}
+
+#[test]
+fn what_the_hub_has_answered_survives_its_end() {
+    let mut lab = Lab::new();
+    let (used, open) = (lab.invite(Role::User, 1), lab.invite(Role::User, 1));
+    join(&used, "bob").unwrap();
+    let (executor, _) = lab.executor("ws7", Telling::default());
+    drop(lab.server.take());
+    lab.start();
+    assert!(refusal(join(&used, "eve")).contains("the token is not good here"));
+    join(&open, "carol").unwrap();
+    let (rows, _) = lab.at_hub(&lab.ada()).members().unwrap();
+    assert_eq!(rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["ws7", "labpc", "ada", "bob", "carol"]);
+    next_line(&lab.log, "the executor ws7 is here"); // it has come back by itself
+    drop(executor);
+}
+
+#[test]
+fn who_is_expelled_is_out_everywhere_and_for_good() {
+    let lab = Lab::new();
+    let (executor, ws7) = lab.executor("ws7", Telling::default());
+    let (_other, ws8) = lab.executor("ws8", Telling::default());
+    let mut staying = lab.at_hub(&ws7);
+    match lab.at_hub(&lab.ada()).ask(&ToHub::Expel { name: "ws7".to_owned() }).unwrap().0 {
+        FromHub::Expelled { certificates } => assert_eq!(certificates, 1),
+        other => panic!("{other:?}"),
+    }
+    let fingerprint = phalanx_net::identity::fingerprint(&ws7.own().certificate);
+    let until = Instant::now() + PATIENCE;
+    while !ws8.revocations().newer_than(0).is_some_and(|(_, list)| list.contains(&fingerprint)) {
+        assert!(Instant::now() < until, "the other member has not heard");
+        std::thread::yield_now();
+    }
+    assert!(staying.ask(&ToHub::Members { after: None }).is_err(), "its open link has ended");
+    assert!(AtHub::open(&ws7, &lab.hubs).and_then(|mut hub| hub.members()).is_err(), "its certificate opens no other");
+    assert!(refusal(phalanx_node::membership::come_back(&ws7, &lab.hubs)).contains("revoked"));
+    drop(executor);
+    join(&lab.invite(Role::Executor, 1), "ws7").unwrap(); // the name is free for another key
+}
+
+#[test]
+fn members_are_reached_by_name_directly_and_through_the_hub() {
+    let lab = Lab::new();
+    let unreachable = Telling { addresses: vec!["127.0.0.1:1".to_owned()], ..Telling::default() };
+    let (direct, _) = lab.executor("near", Telling::default());
+    let (_relayed, _) = lab.executor("far", unreachable);
+    let ada = lab.ada();
+    Paths::register("lab", ada.clone(), lab.hubs.clone());
+    let at = |name: &str| Address { host: format!("{name}.lab.phalanx"), port: 7400 };
+    for name in ["near", "far"] {
+        let named = HashMap::from([(at(name).to_string(), name.to_owned())]);
+        let dialler = Dialler::new(ada.clone(), named, None);
+        ask_all(&[at(name)], &dialler).remove(0).unwrap();
+        let (create, members) = (Some(SpaceOptions::default()), Vec::new());
+        let (policy, patience) = (Policy::default(), PATIENCE);
+        let connect = Connect { policy, dialler: Some(dialler), create, members, patience };
+        let space = format!("{}/todo", at(name)).parse().unwrap();
+        let client = Client::connect(space, &connect).unwrap();
+        assert_eq!(client.peer(), Some(name));
+        client.close();
+    }
+    assert!(direct.hub_status().unwrap().contains("127.0.0.1:"));
+    let nobody = ask_all(&[at("nobody")], &Dialler::from(ada)).remove(0).unwrap_err();
+    assert!(nobody.contains("no member is called nobody"), "{nobody}");
+}
+
+#[test]
+fn a_stranger_gets_nothing_carried() {
+    let lab = Lab::new();
+    let dialled = phalanx_net::dial::dial(&(&lab.hubs[0].parse::<Address>().unwrap()).into(), PATIENCE).unwrap();
+    dialled.socket.set_patience(Some(PATIENCE)).unwrap();
+    let mut socket = dialled.through([7; 16], PATIENCE).unwrap();
+    next_line(&lab.log, "a link that nobody has arranged");
+    use std::io::Read;
+    assert_eq!(socket.until(Instant::now() + PATIENCE).read(&mut [0]).unwrap_or_default(), 0);
+}
+
+#[test]
+fn a_hub_without_its_files_says_which() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Place::new(Path::new(folder.path())).settings("lab", &[], Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("issuer.pem"), "{error}");
+}

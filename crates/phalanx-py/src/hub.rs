@@ -1,0 +1,256 @@
+//! Hubs, and members at their hub.
+
+use crate::errors::{identity, raise};
+use crate::grid::{Dialler, at_files};
+use phalanx_core::hub::Token;
+use phalanx_core::wire::hub::{Facts, FromHub, Row, ToHub};
+use phalanx_net::identity::{Authority, Member, Role, first_certificate, role_and_name, to_hex};
+use phalanx_node::hub as node;
+use phalanx_node::log::{Log, Severity};
+use phalanx_node::membership::{AskError, AtHub, Paths, come_back, join};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn asked(error: AskError) -> PyErr {
+    match error {
+        AskError::Unreachable(_) | AskError::Ended(_) => raise("RecruitError", error),
+        AskError::Refused(_) | AskError::Identity(_) => raise("IdentityError", error),
+    }
+}
+
+fn to_token(text: &str) -> PyResult<Token> {
+    text.parse().map_err(|error| raise("IdentityError", error))
+}
+
+/// Makes what a new hub needs, of the text of the authority file of the grid's root: the text of the issuer's file, and the hub's
+/// identity file. `file` names the authority file in errors.
+#[pyfunction]
+#[pyo3(signature = (authority, file, passphrase, hub))]
+pub fn found_grid<'py>(
+    py: Python<'py>,
+    authority: &str,
+    file: &str,
+    passphrase: Option<&str>,
+    hub: &str,
+) -> PyResult<(Bound<'py, PyString>, Bound<'py, PyString>)> {
+    let named = |error| raise("IdentityError", format!("{file}: {error}"));
+    let root = Authority::parse(authority, passphrase).map_err(named)?;
+    let founded = node::Founded::by(&root, hub).map_err(identity)?;
+    Ok((PyString::new(py, &founded.issuer), PyString::new(py, &founded.hub)))
+}
+
+/// Makes the identity file of a member of the hub's own machine, with the text of the issuer's file. Its certificate is good for so
+/// many hours.
+#[pyfunction]
+pub fn found_member<'py>(
+    py: Python<'py>,
+    issuer: &str,
+    role: &str,
+    name: &str,
+    hours: f64,
+) -> PyResult<Bound<'py, PyString>> {
+    let role: Role = role.parse().map_err(|error: String| raise("IdentityError", error))?;
+    let lasts =
+        Duration::try_from_secs_f64(hours * 3600.0).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let issuer = Authority::parse(issuer, None).map_err(identity)?;
+    Ok(PyString::new(py, &issuer.issue_for(role, name, Some(lasts)).map_err(identity)?))
+}
+
+/// A hub. It serves once an executor or a [`HubServer`] has it.
+#[pyclass(frozen)]
+pub struct Hub(pub Arc<node::Hub>);
+
+#[pymethods]
+impl Hub {
+    /// Opens the hub in the folder of a grid. `owners` are the names of users who may invite and expel. Others reach it at these
+    /// `addresses`.
+    #[new]
+    #[pyo3(signature = (folder, *, grid, owners, addresses, log_level = "info"))]
+    fn new(
+        py: Python<'_>,
+        folder: PathBuf,
+        grid: &str,
+        owners: Vec<String>,
+        addresses: Vec<String>,
+        log_level: &str,
+    ) -> PyResult<Hub> {
+        let least: Severity = log_level.parse().map_err(PyValueError::new_err::<String>)?;
+        let open = || {
+            let settings = node::Place::new(&folder).settings(grid, &owners, addresses)?;
+            node::Hub::open(settings, Log::to_standard_error(least))
+        };
+        let named = |error| raise("IdentityError", format!("the hub in {} does not open: {error}", folder.display()));
+        py.detach(open).map(Hub).map_err(named)
+    }
+
+    /// An invitation, as the token that is typed, for so many members in this role and so many seconds.
+    fn invite(&self, py: Python<'_>, by: &str, role: &str, uses: u32, seconds: u64) -> PyResult<String> {
+        let role: Role = role.parse().map_err(|error: String| raise("IdentityError", error))?;
+        let token = py.detach(|| self.0.invite(by, role, uses, seconds));
+        token.map(|token| token.to_string()).map_err(|error| raise("IdentityError", error))
+    }
+
+    /// Ends all links of members.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.0.close());
+    }
+}
+
+/// A hub that is no executor.
+#[pyclass(frozen)]
+pub struct HubServer(node::HubServer);
+
+#[pymethods]
+impl HubServer {
+    /// Listens at `address`.
+    #[new]
+    #[pyo3(signature = (address, hub, log_level = "info"))]
+    fn new(address: &str, hub: &Hub, log_level: &str) -> PyResult<HubServer> {
+        let least: Severity = log_level.parse().map_err(PyValueError::new_err::<String>)?;
+        let server = node::HubServer::start(address, hub.0.clone(), Log::to_standard_error(least));
+        server.map(HubServer).map_err(|error| raise("RecruitError", format!("cannot listen at {address}: {error}")))
+    }
+
+    /// Where it listens, as `host:port`.
+    #[getter]
+    fn address(&self) -> String {
+        self.0.address().to_string()
+    }
+
+    /// Stops serving.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.0.close());
+    }
+}
+
+/// The hubs of an executor, and what it tells them about its machine, as Python passes it.
+pub type AtGrid = (Vec<String>, Facts);
+
+/// What the token says: the grid, the role, where its hubs are, and the digest of the root's certificate.
+#[pyfunction]
+#[pyo3(signature = (token, /))]
+pub fn token_parts(token: &str) -> PyResult<(String, String, Vec<String>, String)> {
+    let Token { grid, role, hubs, root, .. } = to_token(token)?;
+    Ok((grid, role, hubs, to_hex(&root)))
+}
+
+/// Joins a grid under this name. Returns the text of the identity file, the name of the grid, where its hubs are, the digest of the
+/// root's certificate, and the role.
+#[pyfunction]
+#[pyo3(signature = (token, name))]
+pub fn join_grid<'py>(
+    py: Python<'py>,
+    token: &str,
+    name: &str,
+) -> PyResult<(Bound<'py, PyString>, String, Vec<String>, String, String)> {
+    let token = to_token(token)?;
+    let joined = py.detach(|| join(&token, name)).map_err(asked)?;
+    Ok((PyString::new(py, &joined.identity), joined.grid, joined.hubs, to_hex(&token.root), token.role))
+}
+
+/// A member, for Python: the name, the role, the address, whether it is here, since when, when its certificate ends, and facts.
+type MemberRow = (String, String, Option<String>, bool, u64, u64, Facts);
+
+fn row(row: Row) -> MemberRow {
+    let Row { role, name, addresses, is_here, since, until, facts } = row;
+    (name, role, addresses.into_iter().next(), is_here, since, until, facts)
+}
+
+/// Asks a hub as a user.
+fn at_hub<T: Send>(
+    py: Python<'_>,
+    dialler: Dialler,
+    hubs: &[String],
+    ask: impl FnOnce(&mut AtHub) -> Result<T, AskError> + Send,
+) -> PyResult<T> {
+    let dialler = dialler.read_member()?;
+    py.detach(|| AtHub::open(dialler.member(), hubs).and_then(|mut at_hub| ask(&mut at_hub))).map_err(asked)
+}
+
+fn one<T>(answer: FromHub, read: impl FnOnce(FromHub) -> Option<T>) -> Result<T, AskError> {
+    read(answer).ok_or_else(|| AskError::Ended(std::io::Error::other("it answers something else")))
+}
+
+/// The members of a grid.
+#[pyfunction]
+pub fn hub_members(py: Python<'_>, dialler: Dialler, hubs: Vec<String>) -> PyResult<Vec<MemberRow>> {
+    let (rows, _) = at_hub(py, dialler, &hubs, AtHub::members)?;
+    Ok(rows.into_iter().map(row).collect())
+}
+
+/// An invitation for so many members in this role, for so many seconds, as the token that is typed.
+#[pyfunction]
+pub fn hub_invite(
+    py: Python<'_>,
+    dialler: Dialler,
+    hubs: Vec<String>,
+    role: String,
+    uses: u32,
+    seconds: u64,
+) -> PyResult<String> {
+    at_hub(py, dialler, &hubs, |hub| {
+        let (answer, _) = hub.ask(&ToHub::Invite { role, uses, seconds })?;
+        one(answer, |it| if let FromHub::Invited { token } = it { Some(token) } else { None })
+    })
+}
+
+/// Expels the members of this name. Returns how many certificates were revoked.
+#[pyfunction]
+pub fn hub_expel(py: Python<'_>, dialler: Dialler, hubs: Vec<String>, name: String) -> PyResult<u32> {
+    at_hub(py, dialler, &hubs, |hub| {
+        let (answer, _) = hub.ask(&ToHub::Expel { name })?;
+        one(answer, |it| if let FromHub::Expelled { certificates } = it { Some(certificates) } else { None })
+    })
+}
+
+/// Leaves the grid for good.
+#[pyfunction]
+pub fn hub_leave(py: Python<'_>, dialler: Dialler, hubs: Vec<String>) -> PyResult<()> {
+    at_hub(py, dialler, &hubs, |hub| {
+        let (answer, _) = hub.ask(&ToHub::Leave)?;
+        one(answer, |it| matches!(it, FromHub::Left).then_some(()))
+    })
+}
+
+/// Renews the certificate in an identity file, also after its end. Returns the new text of the file. None: it is good for longer than
+/// a third of its life.
+#[pyfunction]
+pub fn hub_renew<'py>(
+    py: Python<'py>,
+    identity_text: &str,
+    file: PathBuf,
+    hubs: Vec<String>,
+) -> PyResult<Option<Bound<'py, PyString>>> {
+    let role = role_and_name(&first_certificate(identity_text).map_err(identity)?).map_err(identity)?.0;
+    let role: Role = role.parse().map_err(|error: String| raise("IdentityError", error))?;
+    let member = Member::parse_ended(identity_text, role).map_err(identity)?;
+    let revoked = vec![file.with_file_name("revoked.txt")];
+    let member = at_files(member, Some(file.clone()), revoked)?;
+    let validity = member.validity().map_err(identity)?;
+    if !validity.is_near_end() && !validity.is_over() {
+        return Ok(None);
+    }
+    let renew = || match validity.is_over() {
+        true => come_back(&member.newest(), &hubs),
+        false => AtHub::open(&member, &hubs).and_then(|mut hub| hub.renew()),
+    };
+    let pem = py.detach(renew).map_err(asked)?;
+    if let Some(renewals) = member.renewals() {
+        renewals.take(pem.as_bytes());
+    }
+    let renewed = vec![file.with_file_name("renewed.pem")];
+    let text = Member::renew(identity_text, role, file, renewed).map_err(identity)?;
+    Ok(Some(PyString::new(py, &text)))
+}
+
+/// From now on, this process reaches the members of the grid by name (`ws7.lab.phalanx`), directly or through a hub.
+#[pyfunction]
+pub fn guide_to(dialler: Dialler, grid: &str, hubs: Vec<String>) -> PyResult<()> {
+    let dialler = dialler.read_member()?;
+    Paths::register(grid, dialler.member().clone(), hubs);
+    Ok(())
+}
