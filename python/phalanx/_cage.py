@@ -12,7 +12,7 @@ from typing import Any
 
 from phalanx._accounts import check_accounts
 from phalanx._commands import named_variables
-from phalanx._reach import EXECUTOR, home
+from phalanx._identities import EXECUTOR, home
 from phalanx.errors import IdentityError, PolicyError
 from phalanx.words import Cage, StrPath
 

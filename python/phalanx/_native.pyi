@@ -11,6 +11,8 @@ __all__ = [
     "Copy",
     "Executor",
     "Files",
+    "Hub",
+    "HubServer",
     "Interpreter",
     "Launcher",
     "Listing",
@@ -44,10 +46,18 @@ __all__ = [
     "explain",
     "finish_news",
     "forget_member",
+    "found_grid",
+    "found_member",
     "how_to_delegate",
+    "hub_expel",
+    "hub_invite",
+    "hub_leave",
+    "hub_members",
+    "hub_renew",
     "is_locked_grid",
     "issue_member",
     "issued_certificates",
+    "join_grid",
     "known_members",
     "lock_grid",
     "machines_given",
@@ -60,6 +70,7 @@ __all__ = [
     "sign_member",
     "space_was_forked",
     "split_fields",
+    "token_parts",
     "weaker",
 ]
 
@@ -70,6 +81,7 @@ _Policy = tuple[str, list[str], str | None]
 _Dialler = tuple[str | None, dict[str, str], str | None, list[str], dict[str, str], str | None]
 _Issued = tuple[str, str, str, str, int, str, bool, bool]
 _KnownMember = tuple[str, str, str]
+_HubMember = tuple[str, str, str | None, bool, int, int, dict[str, str]]
 
 _Target = tuple[int, int] | None
 _Instruction = tuple[int, int | None, int, list[_Target], list[_Target], int | None]
@@ -247,6 +259,8 @@ class Executor:
         exports: list[str],
         environment: list[tuple[str, str]],
         cage: dict[str, Any] | None = None,
+        hub: Hub | None = None,
+        grid: tuple[list[str], dict[str, str]] | None = None,
         log_level: str,
     ) -> Executor: ...
     @property
@@ -255,7 +269,20 @@ class Executor:
     def name(self) -> str: ...
     @property
     def cage(self) -> str: ...
+    @property
+    def hub_status(self) -> str: ...
     def look_at_certificate(self) -> None: ...
+    def close(self) -> None: ...
+
+@final
+class Hub:
+    def __new__(cls, folder: str | os.PathLike[str], *, grid: str, owners: list[str], addresses: list[str]) -> Hub: ...
+
+@final
+class HubServer:
+    def __new__(cls, address: str, hub: Hub, log_level: str) -> HubServer: ...
+    @property
+    def address(self) -> str: ...
     def close(self) -> None: ...
 
 @final
@@ -600,6 +627,15 @@ class LockedFolder:
     def __exit__(self, *_args: object) -> None: ...
     def replace(self, file: str | os.PathLike[str], text: str) -> None: ...
 
+def found_grid(authority: str, file: str, passphrase: str | None, hub: str) -> tuple[str, str]: ...
+def found_member(issuer: str, role: str, name: str, hours: float) -> str: ...
+def token_parts(token: str) -> tuple[str, str, list[str], str]: ...
+def join_grid(token: str, name: str) -> tuple[str, str, list[str], str, str]: ...
+def hub_members(dialler: _Dialler, hubs: list[str]) -> list[_HubMember]: ...
+def hub_invite(dialler: _Dialler, hubs: list[str], role: str, uses: int, seconds: int) -> str: ...
+def hub_expel(dialler: _Dialler, hubs: list[str], name: str) -> int: ...
+def hub_leave(dialler: _Dialler, hubs: list[str]) -> None: ...
+def hub_renew(identity_text: str, file: str, hubs: list[str]) -> str | None: ...
 def certificate_of(text: str) -> tuple[str, str, str]: ...
 def check_member(text: str, file: str) -> tuple[str, str, str | None]: ...
 def acts_at() -> str | None: ...

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from phalanx import _native
+from phalanx._grids import JoinedHosts, find_members
 from phalanx._reach import Reach
 from phalanx.errors import RecruitError, SpaceError
 from phalanx.hosts import Machines, is_file
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from phalanx.launching import BspOptions, LaunchResult, RunOptions
     from phalanx.manager import Manager, ManagerOptions
+    from phalanx.members import Member
     from phalanx.space import Space
     from phalanx.space._option_types import GridSpaceOptions
     from phalanx.transfer import CopyReport, Files, SyncReport
@@ -36,9 +38,11 @@ class Grid:
     hosts : path, Hosts, str or iterable of str, optional
         The machines: a hosts file, ``"one:7400,other:7400"``, or a list. A line or entry may begin with a name, as in
         ``ws7 = 10.0.0.7:7300``: the machine there must prove this name with its certificate, or another one that the
-        entry tells, as in ``fast = 10.0.0.7:7300 as ws7``. Without ``hosts``, the grid is this machine.
+        entry tells, as in ``fast = 10.0.0.7:7300 as ws7``. Or the name of a grid that this account has joined: its
+        machines are the executors that run now, as its hub names them. An existing file comes first, then a text with a
+        comma or a colon, then a joined grid. Without ``hosts``, the grid is this machine.
     identity : path, optional
-        The user's identity file, by default user.pem in ``$PHALANX_HOME`` or ``~/.phalanx``.
+        The user's identity file, by default user.pem in ``$PHALANX_HOME`` or ``~/.phalanx``, or that of a joined grid.
     policy : {"links", "marked", "all"} or Rules
         Which links are private, as for :class:`phalanx.Manager`.
     trusted : str or iterable of str
@@ -48,8 +52,11 @@ class Grid:
     ------
     RecruitError
         The hosts file cannot be read, a line is no machine, or two machines have one name.
+        Or no hub of a joined grid answers, and none did before.
     PolicyError
         ``policy`` is none of these.
+    IdentityError
+        The user's certificate in a joined grid has ended, and is not renewed; or a file of the grid is damaged.
 
     Examples
     --------
@@ -87,6 +94,30 @@ class Grid:
         there: the first member that answers at their address is remembered."""
         return {} if self._reach.hosts is None else dict(self._reach.hosts.certificates)
 
+    def members(self) -> list[Member]:
+        """The members of a joined grid, as its hub names them now: also those that do not run.
+
+        Returns
+        -------
+        list of phalanx.members.Member
+            By role and name. If no hub answers, the members that one named last, with a warning.
+
+        Raises
+        ------
+        RecruitError
+            This grid has no hub; or no hub answers, and none did before.
+
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> [member.name for member in px.Grid("lab").members() if member.is_here]  # doctest: +SKIP
+        ['ws7', 'ws8']
+        """
+        hosts = self._reach.hosts
+        if not isinstance(hosts, JoinedHosts):
+            raise RecruitError("this grid has no hub that knows its members: name a joined one, as in px.Grid('lab')")
+        return find_members(hosts.joined, self._reach.identity)
+
     def address(self, machine: str) -> str:
         """The address of a machine.
 
@@ -99,6 +130,11 @@ class Grid:
         -------
         str
             ``host:port``.
+
+        Raises
+        ------
+        RecruitError
+            In a joined grid: no executor has this name, or it does not run.
         """
         return self._reach.address(machine)
 
@@ -168,9 +204,9 @@ class Grid:
         Parameters
         ----------
         name : str or iterable
-            ``"ws7/jobs"`` is the space ``jobs`` at the machine ``ws7``. ``"jobs"`` is at the first machine; with
-            ``placement`` one space is spread over all machines, with ``replicas`` the first machines keep copies of it.
-            Several names, or open spaces, are the members of a spread space.
+            ``"ws7/jobs"`` is the space ``jobs`` at the machine ``ws7``. ``"jobs"`` is at the first machine, or in a
+            joined grid at the hub's; with ``placement`` one space is spread over all machines, with ``replicas`` the
+            first machines keep copies of it. Several names, or open spaces, are the members of a spread space.
         placement : {"local", "owner"} or str, optional
             Where a spread space puts a tuple, as for :class:`phalanx.Space`.
         **options
@@ -210,7 +246,8 @@ class Grid:
         return Space(self.space_address(name), placement=placement or "local", **self.links(), **options)
 
     def space_address(self, name: str) -> str:
-        """The address of a space: of ``"ws7/jobs"`` at the machine ``ws7``, of ``"jobs"`` at the first machine.
+        """The address of a space: of ``"ws7/jobs"`` at the machine ``ws7``, of ``"jobs"`` at the first machine,
+        or in a joined grid at the hub's.
 
         Parameters
         ----------
@@ -225,11 +262,13 @@ class Grid:
         Raises
         ------
         SpaceError
-            The name has no machine, and the grid names none.
+            The name has no machine, and the grid names none; or the hub's machine has no executor that runs.
         """
         from phalanx.space._elsewhere import is_at_machine
 
         machine, slash, space = name.rpartition("/")
+        if not slash and isinstance(self._reach.hosts, JoinedHosts) and is_at_machine(name):
+            return self._reach.hosts.space_address(name)
         names_file = slash and machine not in self.machines and is_file(machine)
         if names_file or not is_at_machine(name):
             return name
@@ -337,7 +376,7 @@ class Grid:
         """The addresses of all machines, for a space that is named without one."""
         if self._reach.hosts is None:
             raise SpaceError(f"no machine is named for the space {name}: write MACHINE/{name}, or px.Grid(hosts)")
-        return list(dict.fromkeys(self._reach.hosts.addresses))
+        return list(dict.fromkeys(self._reach.addresses))
 
     def _with_members(self, name: str, options: GridSpaceOptions) -> GridSpaceOptions:
         """The options, with the addresses of a replicated space's other members."""

@@ -158,6 +158,15 @@ class Hosts:
         hosts.certificates = {at: name for at, name in self.certificates.items() if at in hosts.addresses}
         return hosts
 
+    def to_recruit(self) -> list[str]:
+        """The addresses of all machines, for a program that needs at least one of them.
+
+        Returns
+        -------
+        list of str
+        """
+        return self.addresses
+
     def address(self, machine: str) -> str:
         """The address of a machine.
 
@@ -190,7 +199,8 @@ class Hosts:
         return f"Hosts({str(self.path)!r})" if self.path else f"Hosts.of({self.addresses!r})"
 
 
-#: Where the machines of a grid are named: a hosts file, its path, addresses with commas between them, or a list.
+#: Where the machines of a grid are named: a hosts file, its path, addresses with commas between them, the name of a
+#: grid that this account has joined, or a list.
 Machines: TypeAlias = StrPath | Hosts | Iterable[str]
 
 

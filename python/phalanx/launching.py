@@ -181,8 +181,9 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Unpa
     n
         Number of processes. Default: one for each core of this machine, or for each free place at ``hosts``.
     hosts
-        Executors: a :class:`Hosts`, a hosts file, ``"one:7400,other:7400"``, or a list of addresses. By default this
-        machine. A :class:`Manager` of this program at the same executors shares its places with the ranks.
+        Executors: a :class:`Hosts`, a hosts file, ``"one:7400,other:7400"``, a list of addresses, or the name of a
+        joined grid. By default this machine. A :class:`Manager` of this program at the same executors shares its
+        places with the ranks.
     per_host
         Maximum number of processes at one executor.
     files
@@ -404,7 +405,7 @@ def prepare(
             _commands.add_file(word, staged, folder)
         commands = [_commands.stage(program.command, staged, folder) for program in asked]
         services = [] if delegate is None else [*SERVICES_OF[delegate]]
-        executors = (reach.hosts.addresses, reach.dialler(), token, reach.words(), per_host, services)
+        executors = (reach.addresses, reach.dialler(), token, reach.words(), per_host, services)
         variables = {VARIABLE: token.hex()} | variables
     counts = [program.processes for program in asked]
     encoded = [[os.fsencode(word) for word in command] for command in commands]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypedDict, TypeVar,
 
 from phalanx import _native
 from phalanx._compile import Compiled, compile_program
+from phalanx._grids import machines_of, names_grid
 from phalanx._mapping import buffered
 from phalanx._outcomes import failure, stage_code, unreadable
 from phalanx._output import Output, shower
@@ -88,7 +89,8 @@ class Manager(Executor):
     Parameters
     ----------
     where
-        ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many.
+        ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many. The name of a grid that
+        this account has joined (``phalanx join``) stands for all its executors that run.
     contract
         A :class:`ParDegree`, :class:`Throughput` or :class:`Deadline`; without one, every core that is offered.
     policy
@@ -153,6 +155,8 @@ class Manager(Executor):
     ) -> None:
         if delegate is not None:
             check_word("delegate", delegate, DELEGATES, PhalanxError)
+        if isinstance(where, str) and names_grid(where):
+            where = machines_of(where, identity)
         reach = Reach.of(where if isinstance(where, Hosts) else None, identity, policy, trusted)
         words = reach.words()
         if weaker := _native.weaker(words):
@@ -455,7 +459,7 @@ def _addresses(where: object) -> list[str] | None:
     if where is None:
         return None
     if isinstance(where, Hosts):
-        return where.addresses
+        return where.to_recruit()
     if isinstance(where, str):
         return [where]
     number = "; for a number of interpreters contract=px.ParDegree(n)" if isinstance(where, int) else ""

@@ -12,7 +12,7 @@ import pytest
 from api import tasks
 from conftest import Eventually
 from phalanx import _native
-from phalanx._reach import read_identity
+from phalanx._identities import read_identity
 
 from laboratory import identities
 

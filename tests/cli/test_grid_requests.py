@@ -9,7 +9,7 @@ import phalanx as px
 import pytest
 from click.testing import CliRunner, Result
 from phalanx import _native
-from phalanx._reach import EXECUTOR, USER, read_identity
+from phalanx._identities import EXECUTOR, USER, read_identity
 from phalanx.cli.grid import _register
 from phalanx.cli.grid import grid as command
 

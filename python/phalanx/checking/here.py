@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from phalanx import _native
-from phalanx._reach import EXECUTOR, REVOKED, USER, home, read_private
+from phalanx._identities import EXECUTOR, REVOKED, USER, home, read_private
 from phalanx.checking.findings import Finding, Findings, numpy_version
 from phalanx.errors import IdentityError, PhalanxError
 

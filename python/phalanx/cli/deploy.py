@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from phalanx import _native
-from phalanx._reach import USER, home, read_private
+from phalanx._identities import USER, home, read_private
 from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import IDENTITY
 from phalanx.cli._numbers import Count
@@ -21,8 +21,9 @@ from phalanx.cli._there import explain_at_end
 from phalanx.cli._words import SSH, split_words
 from phalanx.cli.grid import DAYS, PASSPHRASE, Signer
 from phalanx.deploying.ssh import Gate, for_each
-from phalanx.deploying.steps import Deployment, Done, Settings, is_name, name_of
+from phalanx.deploying.steps import Deployment, Done, Settings, name_of
 from phalanx.errors import DeployError, PhalanxError
+from phalanx.members import is_name
 
 
 @click.command(

@@ -12,8 +12,8 @@ import click
 from phalanx import _cage, _native
 from phalanx._accounts import read_accounts
 from phalanx._commands import library_variables
+from phalanx._identities import EXECUTOR, identity_file, read_identity, revoked_lists
 from phalanx._program import VARIABLE
-from phalanx._reach import EXECUTOR, identity_file, read_identity, revoked_lists
 from phalanx.cli._examples import examples
 from phalanx.cli._numbers import Count
 from phalanx.hosts import COMMAND, PYTHON

@@ -12,7 +12,7 @@ import click
 from rich.table import Table
 
 from phalanx import _native
-from phalanx._reach import known_members
+from phalanx._identities import known_members
 from phalanx.cli._console import console
 from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import IDENTITY, POLICY_HELP

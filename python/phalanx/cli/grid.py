@@ -15,7 +15,7 @@ from typing import NamedTuple
 import click
 
 from phalanx import _native
-from phalanx._reach import RENEWED, REVOKED, USER, home, read_private
+from phalanx._identities import RENEWED, REVOKED, USER, home, read_private
 from phalanx.cli._examples import examples
 from phalanx.cli._numbers import Count
 from phalanx.cli._suggestions import Suggesting

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from phalanx import _native
-from phalanx._reach import known_members
+from phalanx._identities import known_members
 from phalanx.cli._examples import examples
 from phalanx.cli._suggestions import Suggesting
 from phalanx.errors import IdentityError

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from phalanx import _native
-from phalanx._reach import REVOKED, home
+from phalanx._identities import REVOKED, home
 from phalanx.deploying import hosts_file, wheels
 from phalanx.deploying.ssh import Call, Connection, Gate, host_of
 from phalanx.errors import DeployError, IdentityError
 from phalanx.grid import Grid
+from phalanx.members import is_name
 
 #: Seconds until the executor answers here after it listens there.
 PATIENCE = 20.0
@@ -274,11 +275,6 @@ class Deployment:
 def _minor(version: str) -> tuple[int, int]:
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
-def is_name(name: str) -> bool:
-    """Whether a member can have this name."""
-    return re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name) is not None
 
 
 def name_of(machine: str) -> str:

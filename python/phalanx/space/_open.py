@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from phalanx import _native
+from phalanx._grids import JoinedHosts, names_grid
 from phalanx._native import LocalSpace
 from phalanx._reach import Reach, dialler_if_any, programs_machines
 from phalanx.errors import SpaceError
@@ -158,6 +159,7 @@ def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> t
 
 def reach_any(address: str, **links: Any) -> _native.RemoteSpace:
     """Connects to an existing space. For ``HOSTS_FILE/NAME`` it may be at any of the machines."""
+    address, links = in_joined_grid(address, links)
     first, *others = members_of(address) or [address]
     links = with_hosts(address, links)
     for other in others:
@@ -187,6 +189,18 @@ def with_hosts(address: str, links: dict[str, Any]) -> dict[str, Any]:
         return links
     certificates = {**known.certificates, **links.get("certificates", {})}
     return {"hosts_file": known.path, **links, "certificates": certificates}
+
+
+def in_joined_grid(address: str, links: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The address that ``GRID/NAME`` stands for in a grid that the user has joined, and the options of links, with what
+    the grid tells. As they are if this account has joined no such grid."""
+    grid, slash, name = address.rpartition("/")
+    if not slash or not names_grid(grid):
+        return address, links
+    way = Reach.of(grid, links.get("identity"))
+    assert isinstance(way.hosts, JoinedHosts)
+    certificates = {**way.hosts.certificates, **links.get("certificates", {})}
+    return way.hosts.space_address(name), {**links, "identity": way.identity, "certificates": certificates}
 
 
 def _named(address: str) -> list[str] | None:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from phalanx import _native
-from phalanx._reach import EXECUTOR, home, identity_file, own_identity, read_identity, revoked_lists
+from phalanx._identities import EXECUTOR, home, identity_file, own_identity, read_identity, revoked_lists
 from phalanx.errors import IdentityError, PolicyError
 from phalanx.security import Rules, policy_words
 from phalanx.words import Policy, StrPath

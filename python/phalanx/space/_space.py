@@ -18,7 +18,15 @@ from phalanx.space._engine import Engine, Fields
 from phalanx.space._eval import Evaluations
 from phalanx.space._events import Events
 from phalanx.space._info import SpaceInfo
-from phalanx.space._open import ClosedEngine, members_of, open_engine, open_members, replicas_of, with_hosts
+from phalanx.space._open import (
+    ClosedEngine,
+    in_joined_grid,
+    members_of,
+    open_engine,
+    open_members,
+    replicas_of,
+    with_hosts,
+)
 from phalanx.space._placement import placing_positions
 from phalanx.space._replicas import Replicas
 from phalanx.space._select import Select, selectors
@@ -86,6 +94,8 @@ class Space:
         - ``None``: in this process. The threads of the process share it.
         - ``"host:port/name"`` or ``"unix:path/name"``: at a server. The first use makes the space with the options
           given here. An existing space keeps its own options. If an option given here differs, SpaceError names it.
+        - ``"lab/name"``, where ``lab`` is a grid that this account has joined: at its hub's machine. A host called
+          ``lab`` is then written with its port.
         - ``"redis://host:port/0/name"``: in Redis.
         - Several addresses, or ``"hosts.txt/name"`` for a space at each machine of a hosts file: the *members* of one
           space that is spread over them. Open spaces can be members too.
@@ -200,6 +210,7 @@ class Space:
         }
         given = {name: value for name, value in given.items() if value is not None}
         if isinstance(address, str):
+            address, given = in_joined_grid(address, given)
             given = with_hosts(address, given)
         address = address if address is None or isinstance(address, str) else tuple(address)
         placing_positions(placement)  # checked here, so that a wrong word is an error also with one member

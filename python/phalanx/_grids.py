@@ -1,0 +1,372 @@
+"""The grids with a hub that this account has joined, and their machines as the hub names them.
+
+Each grid has a folder, ``grids/GRID`` in :func:`home`, for this account alone:
+
+- ``grid.json``: the name of the grid, the addresses of its hubs, and the fingerprint of its root's certificate
+- ``user.pem``, ``executor.pem``: whichever this account has
+- ``members.json``: the hub's last answer, for when no hub answers
+- ``revoked.txt``, ``renewed.pem``, ``known_members``: as beside every identity file
+- ``listening.json``: where the hub or the executor listens that this account starts
+- ``hub``: the hub's own files, where this account has one
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shlex
+import warnings
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from phalanx import _native
+from phalanx._identities import EXECUTOR, RENEWED, USER, dialler, home, read_private
+from phalanx.errors import IdentityError, RecruitError, SpaceError
+from phalanx.hosts import Hosts, Machines, is_file, read_hosts
+from phalanx.members import Member, from_json, is_address, is_name, members_of, to_json
+from phalanx.words import StrPath
+
+#: The folder of grids, and the folder of their roots where this account has founded them; in :func:`home`.
+GRIDS, AUTHORITIES = "grids", "authorities"
+#: The files of a grid's folder, and the folder of its hub.
+GRID, MEMBERS, LISTENING, HUB = "grid.json", "members.json", "listening.json", "hub"
+#: Longest file that is read, in bytes: 100 000 members need 40 MB.
+_LONGEST = 64 << 20
+#: Most hubs of a grid.
+_MOST_HUBS = 64
+
+
+class Joined(NamedTuple):
+    """A grid that this account has joined.
+
+    ``name``: what this account calls it. ``grid``: what its hub calls it. ``root``: the SHA-256 fingerprint of the
+    root's certificate, as hexadecimal digits.
+    """
+
+    name: str
+    folder: Path
+    grid: str
+    hubs: tuple[str, ...]
+    root: str
+
+    @property
+    def user(self) -> Path:
+        """The identity file of this account's person in the grid."""
+        return self.folder / USER
+
+    @property
+    def executor(self) -> Path:
+        """The identity file of this account's executor in the grid."""
+        return self.folder / EXECUTOR
+
+    @property
+    def hub(self) -> Path:
+        """The folder of the hub that this account has, if it has one."""
+        return self.folder / HUB
+
+
+class Listening(NamedTuple):
+    """Where a hub or an executor listens, and by which hosts others reach it; none: those of the machine."""
+
+    address: str
+    advertised: tuple[str, ...] = ()
+
+
+class JoinedHosts(Hosts):
+    """The executors of a grid with a hub that run now.
+
+    ``away`` has the executors that do not run, by name. ``at_hub`` is the address of the executor that the hub's
+    machine has, if it runs: spaces that are named without a machine are there.
+    """
+
+    def __init__(self, joined: Joined, members: Iterable[Member]) -> None:
+        executors = [member for member in members if member.role == "executor"]
+        hubs = {member.name for member in members if member.role == "hub"}
+        here = {it.name: it.address for it in executors if it.is_here and it.address is not None}
+        self.path, self.trusted, self.joined = None, [], joined
+        self.machines = here
+        self.addresses = list(dict.fromkeys(here.values()))
+        self.certificates = {address: name for name, address in here.items()}
+        self.away = {it.name: it for it in executors if it.name not in here}
+        at_hub = (at for name, at in here.items() if name in hubs or at in joined.hubs)
+        self.at_hub: str | None = next(at_hub, None)
+
+    def to_recruit(self) -> list[str]:
+        """The addresses of all executors that run. Raises RecruitError if there is none."""
+        if not self.addresses:
+            raise RecruitError(f"no executor of the grid {self.joined.name} runs now; {self._advice()}")
+        return self.addresses
+
+    def address(self, machine: str) -> str:
+        """The address of a member that runs, or of any ``host:port``. Raises RecruitError for another name."""
+        if ":" in machine or machine in self.machines:
+            return super().address(machine)
+        if any(at.rpartition(":")[0] == machine for at in self.addresses):
+            return super().address(machine)
+        return self._known(machine)
+
+    def only(self, names: Iterable[str]) -> Hosts:
+        """The machines with these names. Raises RecruitError for a name of none that runs."""
+        chosen, hosts = super().only(names), copy.copy(self)
+        hosts.addresses, hosts.machines, hosts.certificates = chosen.addresses, chosen.machines, chosen.certificates
+        hosts.at_hub = self.at_hub if self.at_hub in chosen.addresses else None
+        return hosts
+
+    def space_address(self, space: str) -> str:
+        """Where a space is that is named without a machine. Raises SpaceError if the hub's machine has no executor that
+        runs: in another place, the space would be another one."""
+        if self.at_hub is None:
+            grid = self.joined.name
+            raise SpaceError(
+                f"no executor runs at the hub of the grid {grid}, where {space} would be: name a member, as in "
+                f"MEMBER/{space}; the members are shown by: phalanx members --grid {grid}"
+            )
+        return f"{self.at_hub}/{space}"
+
+    def _known(self, name: str) -> str:
+        grid = self.joined.name
+        if (member := self.away.get(name)) is not None:
+            since = f"{member.since.astimezone():%Y-%m-%d %H:%M:%S}"
+            advice = f"start it there: phalanx join {self.joined.grid}"
+            raise RecruitError(f"{name} is a member of the grid {grid}, and does not run since {since}; {advice}")
+        if name not in self.machines:
+            raise RecruitError(f"no executor of the grid {grid} is called {name!r}; {self._advice()}")
+        return self.machines[name]
+
+    def _advice(self) -> str:
+        return f"the members are shown by: phalanx members --grid {self.joined.name}"
+
+    def __repr__(self) -> str:
+        return f"JoinedHosts({self.joined.name!r}, {list(self.machines)!r})"
+
+
+def folder_of(name: str) -> Path:
+    """The folder of a grid, which may not exist. Raises IdentityError for what is no name of a grid."""
+    if not is_name(name):
+        raise IdentityError(f"{name!r} is no name of a grid: it has small letters, digits and hyphens, 63 at most")
+    return home() / GRIDS / name
+
+
+def joined_names() -> list[str]:
+    """The names of all grids that this account has joined."""
+    try:
+        found = [folder.name for folder in (home() / GRIDS).iterdir() if is_name(folder.name)]
+    except (OSError, IdentityError):  # there is no such folder, or another account's, or no home folder
+        return []
+    return sorted(name for name in found if is_joined(name))
+
+
+def is_joined(name: str) -> bool:
+    """Whether this account has joined a grid that it calls so."""
+    try:
+        return is_name(name) and (home() / GRIDS / name / GRID).exists()
+    except (OSError, IdentityError):
+        return False
+
+
+def read_joined(name: str) -> Joined:
+    """The grid of a name. Raises IdentityError if this account has not joined it, or its folder is damaged."""
+    folder = folder_of(name)
+    if not is_joined(name):
+        known = ", ".join(joined_names())
+        others = f"it has joined {known}" if known else "it has joined none"
+        raise IdentityError(
+            f"this account has joined no grid called {name} ({others}); join one with: phalanx join TOKEN, or begin "
+            f"one with: phalanx up --grid {name}"
+        )
+    _check_folder(folder)
+    file = folder / GRID
+    told = _read_json(file)
+    if not isinstance(told, dict):
+        raise _damaged(file, "it has no object")
+    grid, hubs, root = told.get("grid"), told.get("hubs"), told.get("root")
+    if not (isinstance(grid, str) and is_name(grid)):
+        raise _damaged(file, "it has no name of a grid")
+    if not (isinstance(hubs, list) and 0 < len(hubs) <= _MOST_HUBS and all(map(_is_hub, hubs))):
+        raise _damaged(file, "it has no addresses of hubs")
+    if not (isinstance(root, str) and len(root) == 64 and set(root) <= set("0123456789abcdef")):
+        raise _damaged(file, "it has no fingerprint of a root")
+    return Joined(name, folder, grid, (*hubs,), root)
+
+
+def write_joined(joined: Joined) -> None:
+    """Writes what tells a grid, and makes its folder if it is missing."""
+    make_folder(joined.folder)
+    told = {"grid": joined.grid, "hubs": [*joined.hubs], "root": joined.root}
+    replace(joined.folder / GRID, json.dumps(told, indent=2) + "\n")
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder for this account alone, and those above it."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise IdentityError(f"{folder} cannot be made: {error}") from None
+
+
+def replace(file: Path, text: str) -> None:
+    """Writes a file for this account alone in one step. A reader never finds half of it."""
+    with _native.LockedFolder(file.parent) as locked:
+        locked.replace(file, text)
+
+
+def read_listening(joined: Joined) -> Listening | None:
+    """Where what this account starts for the grid listened last; None: it was not started yet."""
+    file = joined.folder / LISTENING
+    if not file.exists():
+        return None
+    told = _read_json(file)
+    address, advertised = (told.get("address"), told.get("advertised")) if isinstance(told, dict) else (None, None)
+    if not isinstance(address, str) or not isinstance(advertised, list):
+        raise _damaged(file, "it has no address")
+    return Listening(address, (*map(str, advertised),))
+
+
+def write_listening(joined: Joined, listening: Listening) -> None:
+    """Keeps where something listens, for its next start."""
+    told = {"address": listening.address, "advertised": [*listening.advertised]}
+    replace(joined.folder / LISTENING, json.dumps(told) + "\n")
+
+
+def good_identity(joined: Joined, file: Path) -> str:
+    """The text of an identity file of a grid, after the hub has renewed what is in the last third of its life.
+
+    Raises
+    ------
+    IdentityError
+        There is no such file, it is damaged, or its certificate has ended and is not renewed.
+    """
+    advice = f"join the grid with a token that phalanx invite prints there: phalanx join TOKEN --as {joined.name}"
+    text, ended = read_private(file, "identity", advice), None
+    try:
+        if (renewed := file.with_name(RENEWED)).exists():
+            text = _native.renew_identity(text, file, [renewed])
+        if _native.check_member(text, os.fspath(file))[2] is None:
+            return text
+    except IdentityError as error:
+        ended = error
+    try:
+        new = _native.hub_renew(text, os.fspath(file), [*joined.hubs])
+    except RecruitError as error:
+        if ended is None:
+            return text
+        raise IdentityError(f"{ended}. A hub renews it by itself, but none answers: {error}") from None
+    if new is None:
+        if ended is not None:
+            raise ended
+        return text
+    if read_private(file, "identity", advice) != new:
+        replace(file, new)
+    return new
+
+
+def dialler_of(joined: Joined, identity: StrPath | None = None) -> tuple[Any, list[str]]:
+    """Who asks the hub, as the native core reads it, and the addresses of the hubs."""
+    file = joined.user if identity is None else Path(identity)
+    return dialler(good_identity(joined, file), file, {}), [*joined.hubs]
+
+
+def ask_members(joined: Joined, identity: StrPath | None = None) -> list[Member]:
+    """The members, as a hub names them now. Raises RecruitError if no hub answers."""
+    found = members_of(_native.hub_members(*dialler_of(joined, identity)))
+    text = json.dumps([to_json(member) for member in found]) + "\n"
+    file = joined.folder / MEMBERS
+    if not file.exists() or file.read_text(encoding="utf-8", errors="replace") != text:
+        replace(file, text)
+    return found
+
+
+def find_members(joined: Joined, identity: StrPath | None = None) -> list[Member]:
+    """The members, as a hub names them. If no hub answers, those that one named last, with a warning."""
+    try:
+        return ask_members(joined, identity)
+    except RecruitError as error:
+        file = joined.folder / MEMBERS
+        if not file.exists():
+            raise
+        when = datetime.fromtimestamp(file.stat().st_mtime, timezone.utc).astimezone()
+        text = (
+            f"no hub of the grid {joined.name} answers, so its members are those of {when:%Y-%m-%d %H:%M:%S}: {error}"
+        )
+        warnings.warn(text, stacklevel=2)
+        return _last_members(file)
+
+
+def machines_of(name: str, identity: StrPath | None = None) -> JoinedHosts:
+    """The machines of a joined grid that run now. Raises IdentityError if there is no such grid."""
+    joined = read_joined(name)
+    return JoinedHosts(joined, find_members(joined, identity))
+
+
+def read_machines(machines: Machines | None, identity: StrPath | None = None) -> Hosts | None:
+    """The machines that a user named, as :func:`read_hosts` reads them, or by the name of a joined grid.
+
+    An existing file comes first, then a text with a comma or a colon, then a joined grid.
+    """
+    if isinstance(machines, str) and names_grid(machines):
+        return machines_of(machines, identity)
+    try:
+        return read_hosts(machines)
+    except RecruitError as error:
+        if not isinstance(machines, str) or not is_name(machines) or is_file(machines):
+            raise
+        known = ", ".join(joined_names()) or "none"
+        raise RecruitError(f"{error}; and no joined grid is called so (joined: {known})") from None
+
+
+def names_grid(text: str) -> bool:
+    """Whether a text is the name of a joined grid, and of no file."""
+    return is_joined(text) and not is_file(text)
+
+
+def _last_members(file: Path) -> list[Member]:
+    told = _read_json(file)
+    if not isinstance(told, list):
+        raise _damaged(file, "it has no list")
+    try:
+        return [from_json(one) for one in told]
+    except IdentityError as error:
+        raise _damaged(file, str(error)) from None
+
+
+def _is_hub(text: object) -> bool:
+    return isinstance(text, str) and is_address(text)
+
+
+def _read_json(file: Path) -> Any:
+    """What a file has as JSON. Its text is bounded."""
+    try:
+        if file.stat().st_size > _LONGEST:
+            raise _damaged(file, f"it is longer than {_LONGEST >> 20} MB")
+        return json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise IdentityError(f"{file} cannot be read: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise _damaged(file, str(error)) from None
+
+
+def _damaged(file: Path, why: str) -> IdentityError:
+    """The error of a file that this account has not written, or that was cut."""
+    mend = "remove it, and the hub is asked again" if file.name == MEMBERS else _ANEW.get(file.name, "")
+    return IdentityError(f"{file} is damaged: {why}; {mend}")
+
+
+#: What to do about damaged files.
+_ANEW = {
+    GRID: "leave the grid with phalanx leave, and join it again: phalanx join TOKEN",
+    LISTENING: "remove it, and say where to listen: --listen HOST:PORT",
+}
+
+
+def _check_folder(folder: Path) -> None:
+    """Raises IdentityError if other accounts may replace what is in a folder."""
+    found = folder.stat()
+    if os.name == "posix" and found.st_mode & 0o022:
+        raise IdentityError(
+            f"other accounts may replace the files in {folder} (mode {found.st_mode & 0o777:03o}); mend that with: "
+            f"chmod 700 {shlex.quote(os.fspath(folder))}"
+        )
