@@ -113,7 +113,7 @@ def test_the_lines_of_a_list_are_whole(path: str) -> None:
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        ("moirun -n 2 x", "Did you mean 'mpirun'?"),
+        ("moirun -n 2 x", "Did you mean 'mpirun'"),
         ("grid isue labpc", "Did you mean 'issue'?"),
         ("known fogret lab:7400", "Did you mean 'forget'?"),
         ("sync --dryrun a lab:/b", "--dry-run"),

@@ -14,7 +14,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder as a deployment has made it."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(there, "_systemctl", lambda *words, **patience: False)
+    monkeypatch.setattr(there, "systemctl", lambda *words, **patience: False)
     folder = there._base(makes=True)
     assert folder == tmp_path / "phalanx"
     return folder
@@ -75,7 +75,7 @@ def test_a_unit_of_the_user_is_neither_overwritten_nor_removed(base: Path, tmp_p
 
 def test_an_executor_that_does_not_end_is_not_removed(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(base, way="systemd", unit=there.UNIT)
-    monkeypatch.setattr(there, "_systemctl", lambda *words, **patience: True)
+    monkeypatch.setattr(there, "systemctl", lambda *words, **patience: True)
     with pytest.raises(there.Failure, match="systemd does not stop"):
         there.remove(with_spaces=True)
     assert (base / "deployed.json").exists()

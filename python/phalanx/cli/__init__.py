@@ -1,7 +1,8 @@
 """The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx cat``, ``phalanx completion``,
-``phalanx cp``, ``phalanx demo``, ``phalanx deploy``, ``phalanx doctor``, ``phalanx executor``, ``phalanx explain``,
-``phalanx grid``, ``phalanx help``, ``phalanx known``, ``phalanx ls``, ``phalanx mpicc``, ``phalanx mpicxx``,
-``phalanx mpirun``, ``phalanx rm``, ``phalanx space``, ``phalanx sync``."""
+``phalanx cp``, ``phalanx demo``, ``phalanx deploy``, ``phalanx doctor``, ``phalanx executor``, ``phalanx expel``,
+``phalanx explain``, ``phalanx grid``, ``phalanx grids``, ``phalanx help``, ``phalanx invite``, ``phalanx join``,
+``phalanx known``, ``phalanx leave``, ``phalanx ls``, ``phalanx members``, ``phalanx mpicc``, ``phalanx mpicxx``,
+``phalanx mpirun``, ``phalanx rm``, ``phalanx service``, ``phalanx space``, ``phalanx sync``, ``phalanx up``."""
 
 from __future__ import annotations
 
@@ -28,17 +29,25 @@ MODULES = {
     "deploy": "deploy",
     "doctor": "doctor",
     "executor": "executor",
+    "expel": "expel",
     "explain": "explain",
     "grid": "grid",
+    "grids": "grids",
     "help": "help",
+    "invite": "invite",
+    "join": "join",
     "known": "known",
+    "leave": "leave",
     "ls": "ls",
+    "members": "members",
     "mpicc": "mpicc",
     "mpicxx": "mpicc",
     "mpirun": "mpirun",
     "rm": "rm",
+    "service": "service",
     "space": "space",
     "sync": "sync",
+    "up": "up",
 }
 
 

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
+from phalanx._grids import machines_of
 from phalanx.grid import Grid
+from phalanx.hosts import Machines
 from phalanx.security import read_policy
 
 T = TypeVar("T")
@@ -34,6 +36,8 @@ TRUSTED = click.option(
     help="Links to this network need no protection (may be repeated).",
 )
 
+GRID = click.option("--grid", "joined", metavar="NAME", help="A grid that you have joined, in place of --hosts.")
+
 #: The options that name a grid: its machines, who the user is to them, and what links to them may be.
 _GRID = (
     click.option(
@@ -41,18 +45,37 @@ _GRID = (
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="A hosts file: machines by name, ports and trusted networks.",
     ),
+    GRID,
     IDENTITY,
     POLICY,
     TRUSTED,
 )
 
 
+def named_machines(hosts: Machines | None, joined: str | None, identity: Path | None) -> Machines | None:
+    """The machines that ``--hosts`` or ``--grid`` names. Both are a usage error."""
+    if joined is None:
+        return hosts
+    if hosts is not None:
+        raise click.UsageError("--hosts and --grid name the machines: leave one out")
+    return machines_of(joined, identity)
+
+
 def in_grid(command: Callable[..., T]) -> Callable[..., T]:
     """Adds the options that name a grid; the command has them as `grid`."""
 
     @functools.wraps(command)
-    def taking(*, hosts: Path | None, identity: Path | None, policy: str, trusted: tuple[str, ...], **others: Any) -> T:
-        grid = Grid(hosts, identity=identity, policy=read_policy(policy), trusted=trusted)
+    def taking(
+        *,
+        hosts: Path | None,
+        joined: str | None,
+        identity: Path | None,
+        policy: str,
+        trusted: tuple[str, ...],
+        **others: Any,
+    ) -> T:
+        machines = named_machines(hosts, joined, identity)
+        grid = Grid(machines, identity=identity, policy=read_policy(policy), trusted=trusted)
         return command(grid=grid, **others)
 
     for option in reversed(_GRID):

@@ -58,6 +58,45 @@ class Seconds(FloatType):
         return seconds
 
 
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
+
+
+class Duration(IntType):
+    """A time in whole seconds, written with a unit: 30s, 10m, 1h, 2d. The bounds are in seconds, and errors name them
+    with units."""
+
+    name = "time"
+
+    def __init__(self, least: int, most: int) -> None:
+        self.least, self.most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The seconds; an error if it is no time, or outside of the bounds."""
+        if isinstance(value, int):  # click converts a value again
+            return value
+        found = re.fullmatch(r"([0-9]{1,9})([smhd])", str(value))
+        if found is None:
+            self.fail(f"{value!r} is no time: write a number with s, m, h or d, like 90s, 10m, 1h or 2d.", param, ctx)
+        seconds = int(found[1]) * _UNITS[found[2]]
+        if seconds < self.least:
+            self.fail(f"{value} is too short: write {in_units(self.least)} or more.", param, ctx)
+        if seconds > self.most:
+            self.fail(f"{value} is too long: write {in_units(self.most)} or less.", param, ctx)
+        return seconds
+
+
+def in_units(seconds: int) -> str:
+    """A time as users write it, in the largest unit of which it is a multiple.
+
+    Examples
+    --------
+    >>> in_units(90), in_units(172800)
+    ('90s', '2d')
+    """
+    unit = max((unit for unit, size in _UNITS.items() if seconds % size == 0), key=_UNITS.__getitem__)
+    return f"{seconds // _UNITS[unit]}{unit}"
+
+
 #: The highest rate, in bytes a second: a millionfold of what a machine sends, and far from the end of 64 bits.
 MOST_RATE = 1_000_000 * 1024**4
 #: A rate of rsync: K, M, G, T and KiB count in powers of 1024, KB in powers of 1000.

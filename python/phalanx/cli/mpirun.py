@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from phalanx import _native
 from phalanx._commands import MOST, asked_variables, read_programs
 from phalanx.cli._examples import examples
-from phalanx.cli._grid_options import IDENTITY, POLICY, TRUSTED
+from phalanx.cli._grid_options import GRID, IDENTITY, POLICY, TRUSTED, named_machines
 from phalanx.cli._numbers import Count, Seconds
 from phalanx.cli._streams import is_terminal
 from phalanx.grid import Grid
@@ -64,9 +64,10 @@ OPTIONS = [
         "-np",
         "processes",
         type=Count(1, MOST),
-        help=f"The number of processes, at most {MOST}. [default: one per core; with --hosts: every free place]",
+        help=f"The number of processes, at most {MOST}. [default: one per core; at other machines: every free place]",
     ),
     click.option("--hosts", metavar="FILE|HOST:PORT,...", help="Run on these executors. Default: this machine."),
+    GRID,
     click.option("--per-host", type=Count(1, MOST), help=f"The most processes on one executor, {MOST} or fewer."),
     click.option("--file", "files", multiple=True, metavar="PATH", help="A file or folder to send to executors too."),
     click.option(
@@ -147,6 +148,7 @@ def _run(
     command: tuple[str, ...],
     processes: int | None,
     hosts: str | None,
+    joined: str | None,
     per_host: int | None,
     files: tuple[str, ...],
     env: tuple[str, ...],
@@ -167,17 +169,19 @@ def _run(
 ) -> int:
     asked = read_programs(processes, command)
     variables = asked_variables(env)
-    if hosts is not None and transport == "sockets":
+    is_here = hosts is None and joined is None
+    if not is_here and transport == "sockets":
         raise click.UsageError("--transport is for processes of this machine; links to others are as --policy says")
     if level is not None and transport != "sockets":
         raise click.UsageError("--level is for --transport sockets; links to other machines are as --policy says")
     given = click.get_current_context().get_parameter_source
-    for name, option in OF_HOSTS.items() if hosts is None else ():
+    for name, option in OF_HOSTS.items() if is_here else ():
         if given(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option} needs --hosts: it is about other machines")
+            raise click.UsageError(f"{option} needs --hosts or --grid: it is about other machines")
     if move_slow is not None and checkpoint == 0:
         raise click.UsageError("--move-slow needs checkpoints, at which processes are moved")
-    grid = Grid(hosts, identity=identity, policy=read_policy(policy), trusted=trusted)
+    machines = named_machines(hosts, joined, identity)
+    grid = Grid(machines, identity=identity, policy=read_policy(policy), trusted=trusted)
     commands, options = prepare(asked, variables, grid.reach, per_host, files, delegate=delegate)
     if options["executors"] is not None:
         for weaker in _native.weaker(options["executors"][3]):
@@ -239,6 +243,7 @@ mpirun = _command(
     """,
     [],
     "phalanx mpirun -n 4 python ring.py",
+    "phalanx mpirun --grid lab -n 8 python ring.py",
     "phalanx mpirun --hosts hosts.txt --per-host 2 --file table.txt ./solver table.txt",
     "phalanx mpirun -n 1 ./first : -n 3 ./others",
 )

@@ -198,7 +198,7 @@ def _launch(base: Path, state: dict[str, Any]) -> None:
     program = str(_environment(base, state["digest"]) / "bin" / "phalanx")
     command = [program, "executor", "--listen", f"0.0.0.0:{state['port']}", *state["words"]]
     (base / "executor.log").write_text("")
-    state["way"] = "systemd" if _user_manager(state) else "process"
+    state["way"] = "systemd" if user_manager(state) else "process"
     _write(base, state)
     if state["way"] == "systemd":
         _start_unit(base, command, state)
@@ -256,9 +256,9 @@ def remove(with_spaces: bool) -> list[str]:
         if state.get("unit") == UNIT and _unit().exists():
             _unit().unlink()
             removed.append(str(_unit()))
-            _systemctl("daemon-reload")
+            systemctl("daemon-reload")
         if state.get("lingers"):
-            _quiet(["loginctl", "disable-linger"])
+            succeeds(["loginctl", "disable-linger"])
             removed.append("lingering of the account, as loginctl calls it")
         # What others have put there stays, and the folder with it.
         own = ("environment-*", "home", "incoming", "uv", "executor.log", "executor.pid", "deployed.json*", "lock")
@@ -287,7 +287,7 @@ def _base(makes: bool = False) -> Path:
     data = os.environ.get("XDG_DATA_HOME") or ""
     base = (Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share") / "phalanx"  # noqa: PTH117
     if makes and not base.exists():
-        made = _make_folders(base.parent)
+        made = make_folders(base.parent)
         with suppress(FileExistsError):  # another deployment has just made it
             base.mkdir(mode=0o700)
             _write(base, {"made": made})
@@ -345,7 +345,7 @@ def _is_at(file: Path, descriptor: int) -> bool:
         return False
 
 
-def _make_folders(folder: Path) -> list[str]:
+def make_folders(folder: Path) -> list[str]:
     """Makes a folder and those above it; returns the new ones, which a removal removes again."""
     missing = [it for it in [folder, *folder.parents] if not it.exists()][::-1]
     for it in missing:
@@ -434,7 +434,7 @@ def _phalanx(base: Path, digest: str, *words: str) -> str:
     return _run([str(_environment(base, digest) / "bin" / "phalanx"), *words], f"phalanx {' '.join(words[:2])}")
 
 
-def _quiet(command: list[str], patience: float = SYSTEMD_PATIENCE) -> bool:
+def succeeds(command: list[str], patience: float = SYSTEMD_PATIENCE) -> bool:
     """Whether a command of the system succeeds."""
     try:
         nothing = subprocess.DEVNULL
@@ -445,50 +445,61 @@ def _quiet(command: list[str], patience: float = SYSTEMD_PATIENCE) -> bool:
     return done.returncode == 0
 
 
-def _systemctl(*words: str, patience: float = SYSTEMD_PATIENCE) -> bool:
-    return _quiet(["systemctl", "--user", *words], patience)
+def systemctl(*words: str, patience: float = SYSTEMD_PATIENCE) -> bool:
+    """Whether a command of systemd's user manager succeeds."""
+    return succeeds(["systemctl", "--user", *words], patience)
 
 
-def _user_manager(state: dict[str, Any]) -> bool:
+def user_manager(state: dict[str, Any]) -> bool:
     """Whether systemd's user manager is here, and goes on when nobody is logged in."""
-    if not _systemctl("show-environment"):
+    if not systemctl("show-environment"):
         return False
     if Path("/var/lib/systemd/linger", getpass.getuser()).exists():
         return True
-    state["lingers"] = _quiet(["loginctl", "enable-linger"])
+    state["lingers"] = succeeds(["loginctl", "enable-linger"])
     return bool(state["lingers"])
 
 
 def _unit() -> Path:
+    return unit_file(UNIT)
+
+
+def unit_file(unit: str) -> Path:
+    """Where a unit of the account is."""
     config = os.environ.get("XDG_CONFIG_HOME") or ""
-    return (Path(config) if os.path.isabs(config) else Path.home() / ".config") / "systemd" / "user" / UNIT  # noqa: PTH117
+    return (Path(config) if os.path.isabs(config) else Path.home() / ".config") / "systemd" / "user" / unit  # noqa: PTH117
 
 
 def unit(base: Path, command: list[str]) -> str:
     """The text of the unit."""
-    log = str(base / "executor.log").replace("%", "%%")
+    return unit_of("phalanx executor", command, base / "home", base / "executor.log", "default.target")
+
+
+def unit_of(description: str, command: list[str], home: Path, log: Path, wanted_by: str) -> str:
+    """The text of a unit that runs a command with this PHALANX_HOME, and appends what it prints to a log."""
+    appends = str(log).replace("%", "%%")
     return "\n".join(
         [
             "[Unit]",
-            "Description=phalanx executor",
+            "Description=" + description,
             "",
             "[Service]",
-            "Environment=" + _quoted("PHALANX_HOME=" + str(base / "home")),
-            "ExecStart=" + " ".join(_quoted(word).replace("$", "$$") for word in command),
+            "Environment=" + quoted("PHALANX_HOME=" + str(home)),
+            "ExecStart=" + " ".join(quoted(word).replace("$", "$$") for word in command),
             "Restart=on-failure",
             "RestartSec=5",
             f"TimeoutStopSec={STOP_TIMEOUT}",
-            "StandardOutput=append:" + log,
-            "StandardError=append:" + log,
+            "StandardOutput=append:" + appends,
+            "StandardError=append:" + appends,
             "",
             "[Install]",
-            "WantedBy=default.target",
+            "WantedBy=" + wanted_by,
             "",
         ]
     )
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """A word as systemd reads it."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("\n", "\\n")
     return '"' + escaped + '"'
@@ -501,12 +512,12 @@ def _check_unit(state: dict[str, Any]) -> None:
 
 
 def _start_unit(base: Path, command: list[str], state: dict[str, Any]) -> None:
-    made = _make_folders(_unit().parent)
+    made = make_folders(_unit().parent)
     state["made"] = [*state.get("made", []), *made]
     state["unit"] = UNIT
     _write(base, state)
     _unit().write_text(unit(base, command))
-    if not (_systemctl("daemon-reload") and _systemctl("enable", "--now", UNIT)):
+    if not (systemctl("daemon-reload") and systemctl("enable", "--now", UNIT)):
         raise Failure(f"systemd does not start {UNIT}; look there with: systemctl --user status {UNIT}")
 
 
@@ -542,15 +553,15 @@ def _process(base: Path) -> int:
 
 def _runs(base: Path) -> bool:
     if _state(base).get("way") == "systemd":
-        return _systemctl("is-active", "--quiet", UNIT)
+        return systemctl("is-active", "--quiet", UNIT)
     return _process(base) != 0
 
 
 def _stop(base: Path, state: dict[str, Any]) -> None:
     """Ends the executor. What it runs for users ends with it. Raises Failure if it still runs."""
     if state.get("way") == "systemd" and state.get("unit") == UNIT:
-        _systemctl("disable", "--now", UNIT, patience=STOP_PATIENCE)
-        if _systemctl("is-active", "--quiet", UNIT):
+        systemctl("disable", "--now", UNIT, patience=STOP_PATIENCE)
+        if systemctl("is-active", "--quiet", UNIT):
             raise Failure(f"systemd does not stop {UNIT}; look there with: systemctl --user status {UNIT}")
     process = _process(base)
     for number in (signal.SIGTERM, signal.SIGKILL):

@@ -1,0 +1,226 @@
+"""The options of commands that donate this machine, and how its executor starts and ends."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from phalanx import _cage, _native
+from phalanx._accounts import read_accounts
+from phalanx._commands import library_variables
+from phalanx._identities import EXECUTOR, identity_file, read_identity, revoked_lists
+from phalanx._program import VARIABLE
+from phalanx.cli._numbers import Count
+from phalanx.hosts import COMMAND, PYTHON
+from phalanx.security import Rules, policy_words
+from phalanx.space import _serve
+from phalanx.words import CAGES, Cage
+
+T = TypeVar("T")
+
+#: Seconds between two looks at the certificate, and at signals: a wait without an end would not hear signals on every
+#: system.
+_LOOK = 0.5
+
+
+class Donating(NamedTuple):
+    """What the owner of a machine donates, and to whom."""
+
+    interpreters: int | None = None
+    accept: tuple[str, ...] = ()
+    no_spaces: bool = False
+    directory: Path | None = None
+    access: Path | None = None
+    exports: tuple[str, ...] = ()
+    grants: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    cage: Cage | None = None
+    accounts: tuple[int, int] | None = None
+    allow_root: bool = False
+    trusted: tuple[str, ...] = ()
+    rules: Path | None = None
+    log_level: str = "info"
+
+    @property
+    def capacity(self) -> int:
+        """How many interpreters there may be at a time."""
+        return self.interpreters or _native.cores()
+
+
+def _read_accounts(context: click.Context, option: click.Parameter, word: str | None) -> tuple[int, int] | None:
+    try:
+        return read_accounts(word) if word else None
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, option) from error
+
+
+_OPTIONS = (
+    click.option(
+        "--interpreters",
+        type=Count(1, 4096),
+        help="The most interpreters at a time, at most 4096. [default: one per core]",
+    ),
+    click.option("--accept", multiple=True, metavar="USER", help="Serve only this user (may be repeated)."),
+    click.option("--no-spaces", is_flag=True, help="Serve no tuple spaces."),
+    click.option(
+        "--directory",
+        type=click.Path(path_type=Path),
+        help="The folder of durable spaces. [default: spaces/PORT in $PHALANX_HOME or ~/.phalanx]",
+    ),
+    click.option(
+        "--access",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="A file of rules that say what users may do in tuple spaces.",
+    ),
+    click.option(
+        "--export",
+        "exports",
+        multiple=True,
+        metavar="FOLDER:ro|rw",
+        help="Let users read this folder (ro), or read and write it (rw); may be repeated. [default: none]",
+    ),
+    click.option(
+        "--grant",
+        "grants",
+        multiple=True,
+        metavar="PATH:ro|rw|gpu",
+        help="Let users' processes read this folder or file (ro), or read and write it (rw), or use the graphics "
+        "processors (gpu); may be repeated. [default: the system and Python, ro, and a folder of their own, rw]",
+    ),
+    click.option(
+        "--env",
+        "variables",
+        multiple=True,
+        metavar="NAME[=VALUE]",
+        help="Give users' processes this environment variable (may be repeated). [default: PATH, the locale, and those "
+        "of Python and of libraries that compute]",
+    ),
+    click.option(
+        "--cage",
+        type=click.Choice(CAGES),
+        help="none: users' processes have the rights of this account; limits: they cannot use system calls that no "
+        "task needs, either; files: they also open only what is granted, and do not trace others; full: nor signal "
+        "others or reach their unix sockets. Below files, and without --accounts, the executor serves one user only, "
+        "named with --accept. [default: the most that the kernel can]",
+    ),
+    click.option(
+        "--accounts",
+        metavar="FIRST-LAST",
+        callback=_read_accounts,
+        help="As root, run each user's processes under an account of their own, with one of these numbers, which "
+        "nothing else on this machine has, like 1900000000-1900000031.",
+    ),
+    click.option(
+        "--allow-root",
+        is_flag=True,
+        envvar="PHALANX_ALLOW_ROOT",
+        help="As root and without --accounts, let users' processes be root, too. PHALANX_ALLOW_ROOT=1 does the same.",
+    ),
+    click.option(
+        "--trusted",
+        multiple=True,
+        metavar="NETWORK",
+        help="Links from this network need no protection (may be repeated).",
+    ),
+    click.option(
+        "--rules", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of rules for links."
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning"]),
+        default="info",
+        show_default=True,
+        help="warning: refused peers; info: also users that come and go; debug: also peers that leave at once.",
+    ),
+)
+
+
+def donates(command: Callable[..., T]) -> Callable[..., T]:
+    """Adds the options that say what is donated; the command has them as `donating`."""
+
+    @functools.wraps(command)
+    def taking(**all_of: Any) -> T:
+        donating = Donating(**{name: all_of.pop(name) for name in Donating._fields})
+        return command(donating=donating, **all_of)
+
+    for option in reversed(_OPTIONS):
+        taking = option(taking)
+    return taking
+
+
+def start_executor(listen: str, identity: Path | None, donating: Donating, **more: Any) -> _native.Executor:
+    """Starts an executor, and says by which rules its links may be weaker than by default.
+
+    Parameters
+    ----------
+    listen
+        ``host:port``; port 0: any free one.
+    identity
+        Its identity file; None: the one in the home folder.
+    donating
+        What is donated.
+    **more
+        ``hub`` and ``grid``, as the native core takes them.
+    """
+    os.environ.pop(VARIABLE, None)  # what it starts belongs to its users' programs, not to the one that started it
+    policy = policy_words(Rules(donating.rules) if donating.rules else "links", donating.trusted)
+    directory = donating.directory or _serve.directory_of(listen)
+    spaces = None
+    if not donating.no_spaces:
+        spaces = _serve.serving(accept=donating.accept, access=donating.access, directory=directory)
+    service = _native.Executor(
+        listen,
+        identity_file=read_identity(identity, EXECUTOR, warns=False),
+        file=identity_file(identity, EXECUTOR).absolute(),
+        revoked=revoked_lists(identity),
+        capacity=donating.capacity,
+        accepted=list(donating.accept),
+        command=COMMAND,
+        python=PYTHON,
+        policy=policy,
+        spaces=spaces,
+        exports=list(donating.exports),
+        environment=list(library_variables().items()),
+        cage=_cage.settings(
+            donating.cage,
+            identity=identity,
+            directory=directory,
+            grants=donating.grants,
+            variables=donating.variables,
+            accounts=donating.accounts,
+            allow_root=donating.allow_root,
+        ),
+        log_level=donating.log_level,
+        **more,
+    )
+    for weaker in [*(f"{network} is trusted" for network in donating.trusted), *_native.weaker(policy)]:
+        click.echo(f"links may be weaker than by default: {weaker}", err=True)
+    return service
+
+
+def announce(service: _native.Executor) -> None:
+    """Says that an executor is ready."""
+    click.echo(f"listening on {service.address} as {service.name}")
+    click.echo(f"cage: {service.cage}")
+
+
+class Ending:
+    """Hears SIGINT and SIGTERM from its beginning on, and waits for one of them."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self._stop.set())
+
+    def wait(self, executor: _native.Executor | None = None) -> None:
+        """Waits for the end. An executor looks after its certificate meanwhile."""
+        while not self._stop.wait(_LOOK):
+            if executor is not None:
+                executor.look_at_certificate()

@@ -1,0 +1,97 @@
+"""How ``phalanx up`` begins a grid: its root, the issuer of its hub, and the first members."""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import hashlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+from phalanx import _native
+from phalanx._grids import AUTHORITIES, HUB, Joined, folder_of, make_folder, replace, write_joined
+from phalanx._identities import EXECUTOR, USER, home, read_private
+from phalanx.cli._joined import host_name
+from phalanx.errors import IdentityError
+from phalanx.members import to_name
+
+#: The file of a root's key, as `phalanx grid create` makes it.
+AUTHORITY = "authority.pem"
+#: The files of a hub: the key that signs certificates of members, and the hub as a member.
+ISSUER, HUB_IDENTITY = "issuer.pem", "hub.pem"
+#: Hours that the first certificates of members are good. Then the hub renews them.
+_HOURS = 24.0
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+
+
+def authority_of(name: str) -> Path:
+    """The folder of the root of a grid that this account has founded."""
+    return home() / AUTHORITIES / name
+
+
+def found(name: str, hubs: list[str]) -> Joined:
+    """Makes the root of a new grid, the issuer of its hub, the hub, and the founder as its first user.
+
+    The folder of the grid gets its name when everything is in it.
+
+    Raises
+    ------
+    IdentityError
+        There is a root of this name, or a folder cannot be written.
+    """
+    folder, root = folder_of(name), authority_of(name)
+    if (root / AUTHORITY).exists():
+        raise IdentityError(
+            f"{root} has the root of a grid {name} that was begun before: name another grid with --grid, or remove "
+            "that folder, after which nobody can make a hub of the earlier grid"
+        )
+    new, new_root = folder.with_name(f".{name}.new"), root.with_name(f".{name}.new")
+    for unfinished in (new, new_root):  # of a founding that was cut off
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+        make_folder(unfinished)
+    make_folder(new / HUB)
+    authority = _native.create_grid()
+    replace(new_root / AUTHORITY, authority)
+    issuer, hub = _native.found_grid(authority, os.fspath(root / AUTHORITY), None, host_name())
+    replace(new / HUB / ISSUER, issuer)
+    replace(new / HUB / HUB_IDENTITY, hub)
+    replace(new / USER, _native.found_member(issuer, "user", owner_name(), _HOURS))
+    write_joined(Joined(name, new, name, (*hubs,), fingerprint_of_root(hub)))
+    new_root.rename(root)
+    new.rename(folder)
+    return Joined(name, folder, name, (*hubs,), fingerprint_of_root(hub))
+
+
+def make_member(joined: Joined, role: str, name: str) -> None:
+    """Makes an identity file of a member of the hub on this machine, unless there is one whose certificate is good."""
+    file = joined.folder / {"user": USER, "executor": EXECUTOR}[role]
+    if file.exists() and _is_good(file):
+        return
+    issuer = read_private(joined.hub / ISSUER, "issuer", "the hub of this grid is on another machine")
+    replace(file, _native.found_member(issuer, role, name, _HOURS))
+
+
+def owner_name() -> str:
+    """The login name, as a member can have it."""
+    try:
+        return to_name(getpass.getuser(), "user")
+    except (KeyError, OSError):  # an account without a name; KeyError before Python 3.13
+        return "user"
+
+
+def fingerprint_of_root(identity: str) -> str:
+    """The SHA-256 fingerprint of the last certificate in an identity file, which is the root's."""
+    *_, last = _CERTIFICATE.findall(identity)
+    return hashlib.sha256(base64.b64decode(last)).hexdigest()
+
+
+def _is_good(file: Path) -> bool:
+    text = read_private(file, "identity", "")
+    try:
+        _native.check_member(text, os.fspath(file))
+    except IdentityError:
+        return False
+    return True

@@ -1,0 +1,74 @@
+"""What commands about a joined grid have in common."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+import click
+
+from phalanx import _native
+from phalanx._grids import HUB, Joined, joined_names, read_joined
+from phalanx._identities import EXECUTOR, USER
+from phalanx.cli._donating import Donating
+from phalanx.errors import IdentityError
+from phalanx.hosts import PYTHON
+from phalanx.members import to_name
+from phalanx.space import _serve
+
+#: The option by which a joined grid is named.
+JOINED = click.option("--grid", "name", metavar="NAME", help="The grid. [default: the only one that you have joined]")
+
+
+def one_joined(name: str | None) -> Joined:
+    """The grid that the user names, or the only one that this account has joined. Raises IdentityError if there are
+    none or several."""
+    if name is not None:
+        return read_joined(name)
+    names = joined_names()
+    if not names:
+        raise IdentityError(
+            "this account has joined no grid: join one with the line that its hub printed, phalanx join TOKEN, or "
+            "begin one with: phalanx up"
+        )
+    if len(names) > 1:
+        raise IdentityError(
+            f"this account has joined several grids: say which, with --grid {' or --grid '.join(names)}"
+        )
+    return read_joined(names[0])
+
+
+def parts_of(joined: Joined) -> list[str]:
+    """What this account is in a grid: a user, an executor, a hub."""
+    found = {"user": USER, "executor": EXECUTOR, "hub": HUB}
+    return [role for role, file in found.items() if (joined.folder / file).exists()]
+
+
+def name_in(file_text: str) -> str:
+    """The name in the certificate of an identity file, also after the certificate's end."""
+    return _native.certificate_of(file_text)[1]
+
+
+def host_name() -> str:
+    """The name of this machine, as a member can have it."""
+    return to_name(platform.node().partition(".")[0], "machine")
+
+
+def machine_facts(donating: Donating) -> dict[str, str]:
+    """What the hub is told about this machine. All facts are short texts."""
+    facts = {
+        "cores": str(_native.cores()),
+        "interpreters": str(donating.capacity),
+        "memory": str(_serve.memory()),
+        "python": PYTHON,
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": platform.machine(),
+        "accepts": " ".join(donating.accept),
+    }
+    return {name: fact[:200] for name, fact in facts.items() if fact}
+
+
+def as_typed(folder: str | os.PathLike[str]) -> str:
+    """A path as a user reads it: below the home folder with a tilde."""
+    home, path = os.path.expanduser("~"), os.fspath(folder)  # noqa: PTH111  an account may have no home folder
+    return f"~{path[len(home) :]}" if home != "~" and path.startswith(f"{home}/") else path

@@ -1,0 +1,125 @@
+"""Where a hub or an executor of a joined grid listens, and by which addresses others reach it."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+from contextlib import suppress
+
+import click
+
+from phalanx._grids import Joined, Listening, read_listening, write_listening
+from phalanx.errors import IdentityError
+from phalanx.hosts import PORT
+from phalanx.members import is_address
+
+#: Hosts that stand for all addresses of a machine, and the loopback address of each.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
+_PORT = re.compile(r":[0-9]+$")
+#: Most addresses that a hub tells: `MOST_ADDRESSES` in phalanx-core/src/wire/hub.rs.
+_MOST = 8
+#: Numbers of Linux's calls that tell an interface's IPv4 address, and its flags; the flag of one that is up.
+_ADDRESS, _FLAGS, _UP = 0x8915, 0x8913, 1
+
+LISTEN = click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Listen here. [default: as before; at first port 7400 of all addresses, or any port if that one is taken]",
+)
+
+
+def listening(joined: Joined | None, asked: str | None, advertised: tuple[str, ...] = ()) -> Listening:
+    """Where something of a grid listens: where the user asks, or as before, or at a free port.
+
+    Raises
+    ------
+    click.UsageError
+        What the user asks for is no address.
+    IdentityError
+        The file that has the last one is damaged.
+    """
+    for host in advertised:
+        if not is_address(_with_port(host, PORT)):
+            raise click.UsageError(f"--advertise {host!r} is no host: write one by which others reach this machine")
+    if asked is not None and not is_address(asked):
+        raise click.UsageError(f"--listen {asked!r} is no HOST:PORT")
+    before = None if joined is None else read_listening(joined)
+    if asked is not None:
+        host, _, port = asked.rpartition(":")
+        address = asked if int(port) else f"{host}:{free_port(host)}"
+    else:
+        address = before.address if before else f"0.0.0.0:{free_port('0.0.0.0')}"
+    return Listening(address, advertised or (before.advertised if before else ()))
+
+
+def keep(joined: Joined, chosen: Listening) -> None:
+    """Keeps the address, so that the next start has the same one."""
+    if read_listening(joined) != chosen:
+        write_listening(joined, chosen)
+
+
+def addresses_of(chosen: Listening) -> list[str]:
+    """The addresses at which others reach what listens there, the most likely one first."""
+    host, _, port = chosen.address.rpartition(":")
+    if chosen.advertised:
+        return [_with_port(one, int(port)) for one in chosen.advertised][:_MOST]
+    hosts = machine_hosts() if host in _EVERYWHERE else [host]
+    return [f"{one}:{port}" for one in hosts][:_MOST]
+
+
+def here(address: str) -> str:
+    """The address at which this machine reaches what listens there."""
+    host, _, port = address.rpartition(":")
+    return f"{_EVERYWHERE.get(host, host)}:{port}"
+
+
+def free_port(host: str) -> int:
+    """The default port if no process of this machine listens there, else any free port."""
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    for port in (PORT, 0):
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port is free after its last connections
+            try:
+                probe.bind((host.strip("[]"), port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise IdentityError(f"this machine has no address {host}, or no free port: name another one with --listen")
+
+
+def machine_hosts() -> list[str]:
+    """The IPv4 addresses of this machine by which others may reach it: that of the way out, then those of all
+    interfaces. The loopback address if there is no other one."""
+    found = [*_of_way_out(), *_of_interfaces()]
+    return [host for host in dict.fromkeys(found) if not host.startswith(("127.", "169.254.", "0."))] or ["127.0.0.1"]
+
+
+def _of_way_out() -> list[str]:
+    """The address that packets to other networks have. Nothing is sent."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # an address that no machine has (RFC 5737)
+        return [str(probe.getsockname()[0])]
+    return []
+
+
+def _of_interfaces() -> list[str]:
+    """The first address of each interface that is up; on Linux."""
+    try:
+        from fcntl import ioctl
+    except ImportError:
+        return []
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode())
+            with suppress(OSError):  # it has no such address
+                (flags,) = struct.unpack_from("H", ioctl(probe, _FLAGS, request), 16)
+                if flags & _UP:
+                    found.append(socket.inet_ntoa(ioctl(probe, _ADDRESS, request)[20:24]))
+    return found
+
+
+def _with_port(host: str, port: int) -> str:
+    """An address from a host that may have a port of its own, as behind a router that forwards one."""
+    return host if _PORT.search(host) else f"{host}:{port}"

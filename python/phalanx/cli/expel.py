@@ -1,0 +1,38 @@
+"""``phalanx expel``: takes a member out of a grid."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from phalanx import _native
+from phalanx._grids import dialler_of
+from phalanx.cli._examples import examples
+from phalanx.cli._joined import JOINED, one_joined
+from phalanx.cli._streams import is_terminal
+
+
+@click.command(
+    epilog=examples(
+        "phalanx expel labpc",
+        "phalanx expel --yes --grid lab eve",
+    )
+)
+@click.argument("member", metavar="NAME")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@JOINED
+def expel(member: str, yes: bool, name: str | None) -> None:
+    """Take the machine (or user) NAME out of the grid.
+
+    Only owners of the grid expel. The hub revokes the certificates of all members of this name. Their links end within
+    a second, and no member accepts their certificates again. Members that are away hear of it when they come back.
+    """
+    joined = one_joined(name)
+    if not yes:
+        if not is_terminal(sys.stdin):
+            raise click.UsageError("there is no terminal to ask on: add --yes")
+        click.confirm(f"take {member} out of the grid {joined.name}?", abort=True)
+    revoked = _native.hub_expel(*dialler_of(joined), member)
+    certificates = "1 certificate is" if revoked == 1 else f"{revoked} certificates are"
+    click.echo(f"{member} is no member of the grid {joined.name} any more; {certificates} revoked")

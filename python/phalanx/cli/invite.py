@@ -1,0 +1,64 @@
+"""``phalanx invite``: a line with which others join a grid."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from phalanx import _native
+from phalanx._grids import dialler_of
+from phalanx.cli._examples import examples
+from phalanx.cli._joined import JOINED, one_joined
+from phalanx.cli._numbers import Count, Duration, in_units
+
+#: The limits of a hub: `MOST_USES` and `LONGEST_INVITATION` in phalanx-core/src/hub.
+_MOST_USES, _LONGEST = 100_000, 30 * 24 * 3600
+
+
+@click.command(
+    epilog=examples(
+        "phalanx invite",
+        "phalanx invite --role user --for 2d",
+        "phalanx invite --uses 30 --for 1h --grid lab",
+    )
+)
+@click.option(
+    "--role",
+    type=click.Choice(["executor", "user", "hub"]),
+    default="executor",
+    show_default=True,
+    help="What the new member is: a machine that computes for others, a person, or a further hub.",
+)
+@click.option(
+    "--uses",
+    type=Count(1, _MOST_USES),
+    default=1,
+    show_default=True,
+    help=f"How many members may join with it, at most {_MOST_USES}.",
+)
+@click.option(
+    "--for",
+    "seconds",
+    type=Duration(1, _LONGEST),
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    help=f"How long it is good: 30s, 10m, 1h, 2d, at most {in_units(_LONGEST)}.",
+)
+@JOINED
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def invite(role: str, uses: int, seconds: int, name: str | None, as_json: bool) -> None:
+    """Print a line with which others join the grid.
+
+    Only owners of the grid invite. The line is a secret until it is used: who has it first is the new member.
+    """
+    joined = one_joined(name)
+    token = _native.hub_invite(*dialler_of(joined), role, uses, seconds)
+    if as_json:
+        told = {"grid": joined.name, "role": role, "uses": uses, "seconds": seconds, "token": token}
+        click.echo(json.dumps(told))
+        return
+    click.echo(f"phalanx join {token}")
+    for_whom = f"one {role}" if uses == 1 else f"{uses} {role}s"
+    click.echo(f"good for {for_whom}, for {in_units(seconds)}", err=True)

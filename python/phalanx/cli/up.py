@@ -1,0 +1,135 @@
+"""``phalanx up``: this machine becomes the hub of a grid."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+
+import click
+
+from phalanx import _native
+from phalanx._grids import (
+    Joined,
+    Listening,
+    dialler_of,
+    folder_of,
+    is_joined,
+    joined_names,
+    read_joined,
+    read_listening,
+    write_joined,
+)
+from phalanx._identities import read_private
+from phalanx.cli import _founding
+from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
+from phalanx.cli._examples import examples
+from phalanx.cli._joined import as_typed, host_name, machine_facts, name_in
+from phalanx.cli._listening import LISTEN, addresses_of, here, keep, listening
+from phalanx.cli._running import running
+from phalanx.errors import IdentityError
+
+#: The first invitation, which the command prints: for one executor, within an hour.
+_FIRST = "executor", 1, 3600
+
+
+@click.command(
+    epilog=examples(
+        "phalanx up",
+        "phalanx up --grid lab --interpreters 4 --export /scratch:rw",
+        "phalanx up --grid lab --hub-only --listen 0.0.0.0:7500 --advertise lab.example.org",
+    )
+)
+@click.option(
+    "--grid",
+    "name",
+    metavar="NAME",
+    help="The grid to begin, or to start again. [default: the one whose hub this machine is, else its host name]",
+)
+@click.option("--hub-only", is_flag=True, help="Start the hub without an executor.")
+@LISTEN
+@click.option(
+    "--advertise",
+    "advertised",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Others reach this machine so (may be repeated). [default: as before; at first all addresses of the machine]",
+)
+@donates
+def up(name: str | None, hub_only: bool, listen: str | None, advertised: tuple[str, ...], donating: Donating) -> None:
+    """Make this machine the hub of a grid.
+
+    It also donates the machine to the users of the grid, unless --hub-only is given.
+
+    The first time it begins a grid: it makes the grid's root, a hub, your identity as the grid's owner, and an executor
+    of this machine. It prints the line with which one more machine joins. The next time it starts the same hub again.
+
+    The hub admits members, knows which of them run, and renews their certificates. Programs that run go on while it is
+    away. The root's key is in $PHALANX_HOME/authorities, or ~/.phalanx/authorities. No service reads it: keep a copy in
+    a safe place, and take it off this machine if you like.
+    """
+    name = name or name_of_hub()
+    before = _started_before(name) if is_joined(name) else None
+    chosen = listening(before, listen, advertised)
+    joined = _at(before or _founded(name, chosen), addresses_of(chosen))
+    is_first = read_listening(joined) is None
+    owner = name_in(read_private(joined.user, "identity", ""))
+    _founding.make_member(joined, "user", owner)
+    with running(joined, "phalanx up"), ExitStack() as ending:
+        hub = _native.Hub(joined.folder, grid=joined.grid, owners=[owner], addresses=[*joined.hubs])
+        address, executor = _start(joined, chosen.address, hub, hub_only, donating, ending)
+        signals = Ending()
+        if is_first:
+            token = _native.hub_invite(dialler_of(joined)[0], [here(address)], *_FIRST)
+            click.echo(f"phalanx join {token}")
+            click.echo("this line is good for one machine, within an hour; for more, and for users: phalanx invite")
+        keep(joined, chosen)
+        signals.wait(executor)
+
+
+def name_of_hub() -> str:
+    """The grid whose hub this machine is; the name of the machine if it is none. Raises IdentityError for several."""
+    hubs = [name for name in joined_names() if (folder_of(name) / "hub").is_dir()]
+    if len(hubs) > 1:
+        raise IdentityError(f"this machine has hubs of several grids: say which, --grid {' or --grid '.join(hubs)}")
+    return hubs[0] if hubs else host_name()
+
+
+def _founded(name: str, chosen: Listening) -> Joined:
+    joined = _founding.found(name, addresses_of(chosen))
+    click.echo(f"the grid {name} begins; its root's key is in {as_typed(_founding.authority_of(name))}")
+    return joined
+
+
+def _started_before(name: str) -> Joined:
+    """The grid of a name. Raises IdentityError if its hub is on another machine."""
+    joined = read_joined(name)
+    if not joined.hub.is_dir():
+        advice = f"start what this account is there: phalanx join {name}; or begin another grid: phalanx up --grid NAME"
+        raise IdentityError(f"the hub of the grid {name} is on another machine; {advice}")
+    return joined
+
+
+def _at(joined: Joined, hubs: list[str]) -> Joined:
+    """The grid with the addresses that its hub has now."""
+    if [*joined.hubs] != hubs:
+        joined = joined._replace(hubs=(*hubs,))
+        write_joined(joined)
+    return joined
+
+
+def _start(
+    joined: Joined, address: str, hub: _native.Hub, hub_only: bool, donating: Donating, ending: ExitStack
+) -> tuple[str, _native.Executor | None]:
+    """Starts the hub, alone or behind the door of an executor, and says so. Returns where it listens, and the executor.
+    The end closes it."""
+    if hub_only:
+        server = ending.enter_context(closing(_native.HubServer(address, hub, donating.log_level)))
+        click.echo(f"listening on {server.address} as the hub of {joined.name}")
+        return server.address, None
+    was_made = joined.executor.exists()
+    name = name_in(read_private(joined.executor, "identity", "")) if was_made else host_name()
+    _founding.make_member(joined, "executor", name)
+    stays = [here(address)], machine_facts(donating)
+    service = start_executor(address, joined.executor, donating, hub=hub, grid=stays)
+    ending.enter_context(closing(service))
+    announce(service)
+    return service.address, service
