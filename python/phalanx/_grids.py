@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from phalanx import _native
 from phalanx._identities import EXECUTOR, RENEWED, USER, dialler, home, read_private
 from phalanx.errors import IdentityError, RecruitError, SpaceError
-from phalanx.hosts import Hosts, Machines, is_file, read_hosts
+from phalanx.hosts import PORT, Hosts, Machines, is_file, read_hosts
 from phalanx.members import Member, from_json, is_address, is_name, members_of, to_json
 from phalanx.words import StrPath
 
@@ -85,14 +85,15 @@ class JoinedHosts(Hosts):
     def __init__(self, joined: Joined, members: Iterable[Member]) -> None:
         executors = [member for member in members if member.role == "executor"]
         hubs = {member.name for member in members if member.role == "hub"}
-        here = {it.name: it.address for it in executors if it.is_here and it.address is not None}
-        self.path, self.trusted, self.joined = None, [], joined
-        self.machines = here
-        self.addresses = list(dict.fromkeys(here.values()))
-        self.certificates = {address: name for name, address in here.items()}
-        self.away = {it.name: it for it in executors if it.name not in here}
-        at_hub = (at for name, at in here.items() if name in hubs or at in joined.hubs)
-        self.at_hub: str | None = next(at_hub, None)
+        self._direct = {it.name: it.address for it in executors if it.is_here and it.address is not None}
+        self.path, self.trusted, self.joined, self.growing = None, [], joined, joined.name
+        self.machines = {name: f"{name}.{joined.name}.phalanx:{PORT}" for name in self._direct}
+        self.addresses = list(self.machines.values())
+        named = [*self.machines.items(), *self._direct.items()]
+        self.certificates = {address: name for name, address in named}
+        self.away = {it.name: it for it in executors if it.name not in self._direct}
+        at_hub = (name for name, at in self._direct.items() if name in hubs or at in joined.hubs)
+        self.at_hub = self.machines.get(next(at_hub, ""))
 
     def to_recruit(self) -> list[str]:
         """The addresses of all executors that run. Raises RecruitError if there is none."""
@@ -104,8 +105,6 @@ class JoinedHosts(Hosts):
         """The address of a member that runs, or of any ``host:port``. Raises RecruitError for another name."""
         if ":" in machine or machine in self.machines:
             return super().address(machine)
-        if any(at.rpartition(":")[0] == machine for at in self.addresses):
-            return super().address(machine)
         return self._known(machine)
 
     def only(self, names: Iterable[str]) -> Hosts:
@@ -113,7 +112,13 @@ class JoinedHosts(Hosts):
         chosen, hosts = super().only(names), copy.copy(self)
         hosts.addresses, hosts.machines, hosts.certificates = chosen.addresses, chosen.machines, chosen.certificates
         hosts.at_hub = self.at_hub if self.at_hub in chosen.addresses else None
+        hosts.growing = None
         return hosts
+
+    def elsewhere(self) -> dict[str, str]:
+        """Where the executors are, for processes that do not know the hub. Those behind a firewall are not reached
+        there."""
+        return {name: self._direct[name] for name in self.machines}
 
     def space_address(self, space: str) -> str:
         """Where a space is that is named without a machine. Raises SpaceError if the hub's machine has no executor that
@@ -299,7 +304,10 @@ def find_members(joined: Joined, identity: StrPath | None = None) -> list[Member
 def machines_of(name: str, identity: StrPath | None = None) -> JoinedHosts:
     """The machines of a joined grid that run now. Raises IdentityError if there is no such grid."""
     joined = read_joined(name)
-    return JoinedHosts(joined, find_members(joined, identity))
+    hosts = JoinedHosts(joined, find_members(joined, identity))
+    who, hubs = dialler_of(joined, identity)
+    _native.guide_to(who, joined.name, hubs)
+    return hosts
 
 
 def read_machines(machines: Machines | None, identity: StrPath | None = None) -> Hosts | None:

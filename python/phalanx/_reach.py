@@ -91,7 +91,7 @@ class Reach(NamedTuple):
         if self.identity is None and service is not None and _native.acts_for(service):
             return _acting(certificates)
         found = dialler(read_identity(self.identity, USER, service), self.identity, certificates, file)
-        return found._replace(machines=self.hosts.machines if self.hosts else {})
+        return found._replace(machines=self.hosts.elsewhere() if self.hosts else {})
 
     def options(self) -> dict[str, Any]:
         """The same as keyword arguments of functions that take all four."""

@@ -97,6 +97,9 @@ class Hosts:
 
     path: Path | None
 
+    #: The joined grid whose executors these are, and more as they come; None: there are only these.
+    growing: str | None = None
+
     def __init__(self, path: StrPath) -> None:
         self.path = Path(path)
         try:
@@ -166,6 +169,10 @@ class Hosts:
         list of str
         """
         return self.addresses
+
+    def elsewhere(self) -> dict[str, str]:
+        """The address of each machine by its name, for processes that do not know the grid's hub."""
+        return self.machines
 
     def address(self, machine: str) -> str:
         """The address of a machine.

@@ -181,6 +181,7 @@ class Manager(Executor):
         self._contract = contract
         native = _native.Manager(
             addresses=addresses,
+            grid=where.growing if isinstance(where, Hosts) else None,
             dialler=None if addresses is None else reach.dialler(),
             program=program_token(),
             interpreters=interpreters,

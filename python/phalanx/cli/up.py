@@ -73,6 +73,8 @@ def up(name: str | None, hub_only: bool, listen: str | None, advertised: tuple[s
     is_first = read_listening(joined) is None
     owner = name_in(read_private(joined.user, "identity", ""))
     _founding.make_member(joined, "user", owner)
+    if not hub_only:
+        _founding.make_member(joined, "executor", _executor_name(joined))
     with running(joined, "phalanx up"), ExitStack() as ending:
         hub = _native.Hub(joined.folder, grid=joined.grid, owners=[owner], addresses=[*joined.hubs])
         address, executor = _start(joined, chosen.address, hub, hub_only, donating, ending)
@@ -97,6 +99,12 @@ def _founded(name: str, chosen: Listening) -> Joined:
     joined = _founding.found(name, addresses_of(chosen))
     click.echo(f"the grid {name} begins; its root's key is in {as_typed(_founding.authority_of(name))}")
     return joined
+
+
+def _executor_name(joined: Joined) -> str:
+    """The name of this machine's executor in the grid."""
+    was_made = joined.executor.exists()
+    return name_in(read_private(joined.executor, "identity", "")) if was_made else host_name()
 
 
 def _started_before(name: str) -> Joined:
@@ -125,9 +133,6 @@ def _start(
         server = ending.enter_context(closing(_native.HubServer(address, hub, donating.log_level)))
         click.echo(f"listening on {server.address} as the hub of {joined.name}")
         return server.address, None
-    was_made = joined.executor.exists()
-    name = name_in(read_private(joined.executor, "identity", "")) if was_made else host_name()
-    _founding.make_member(joined, "executor", name)
     stays = [here(address)], machine_facts(donating)
     service = start_executor(address, joined.executor, donating, hub=hub, grid=stays)
     ending.enter_context(closing(service))
