@@ -280,7 +280,9 @@ def ask_members(joined: Joined, identity: StrPath | None = None) -> list[Member]
     found = members_of(_native.hub_members(*dialler_of(joined, identity)))
     text = json.dumps([to_json(member) for member in found]) + "\n"
     file = joined.folder / MEMBERS
-    if not file.exists() or file.read_text(encoding="utf-8", errors="replace") != text:
+    if file.exists() and file.read_text(encoding="utf-8", errors="replace") == text:
+        os.utime(file)  # its time is that of the last answer; to write it anew would wait for the disk
+    else:
         replace(file, text)
     return found
 

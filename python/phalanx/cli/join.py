@@ -53,9 +53,10 @@ def join(
 ) -> None:
     """Join a grid with a token, and donate this machine.
 
-    The token is in the line that phalanx up or phalanx invite has printed at the hub. It tells where the hub is and which grid it is of, and is good for a limited time. The private key is made
-    here, and stays here. A token for an executor donates this machine: the executor starts, with the options of phalanx
-    executor. A token for a user makes you one.
+    The token is in the line that phalanx up or phalanx invite has printed at the hub. It tells where the hub is and
+    which grid it is of, and is good for a limited time. The private key is made here, and stays here. A token for an
+    executor donates this machine: the executor starts, with the options of phalanx executor. A token for a user makes
+    you one.
 
     With the name of a grid in place of a token, the executor of a grid that this machine has joined starts again.
     """

@@ -13,6 +13,7 @@ from phalanx.cli._founding import authority_of
 from phalanx.cli._joined import as_typed, one_joined
 from phalanx.cli._running import what_runs
 from phalanx.cli._streams import printable
+from phalanx.deploying import services
 from phalanx.errors import IdentityError, PhalanxError
 
 
@@ -47,7 +48,9 @@ def leave(name: str | None, with_hub: bool) -> None:
     except OSError as error:
         raise IdentityError(f"{joined.folder} cannot be removed: {error}") from None
     click.echo(f"left the grid {joined.name}; {as_typed(joined.folder)} is removed")
-    if runs:
+    if any(service.grid == joined.name for service in services.installed()):
+        click.echo(f"still to remove: its service, with phalanx service uninstall {joined.name}")
+    elif runs:
         click.echo(f"still to end: {runs}")
     if with_hub and (root := authority_of(joined.name)).exists():
         click.echo(f"the root's key is still in {as_typed(root)}; remove it if the grid is to have no hub again")

@@ -1,0 +1,61 @@
+"""A grid that a test's account has joined, and a hub that is a function of the test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from phalanx import _native
+from phalanx._grids import GRID, Joined, write_joined
+from phalanx.errors import RecruitError
+from phalanx.members import Row
+
+from laboratory import identities
+
+ROOT = "0123456789abcdef" * 4
+
+
+def row(name: str, address: str | None, *, role: str = "executor", is_here: bool = True, **facts: str) -> Row:
+    """A member as the native core tells it, which is here since an hour."""
+    now = int(time.time())
+    return name, role, address, is_here, now - 3600, now + 3600, facts
+
+
+class FakeHub:
+    """Answers as a hub does. ``rows``: the members; None: no hub answers. ``asked``: the identities that asked."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.rows: list[Row] | None = []
+        self.asked: list[str | None] = []
+        self.renews: Callable[[str], str | None] = lambda text: None
+        self.renewed = 0
+        patch.setattr(_native, "hub_members", self._members, raising=False)
+        patch.setattr(_native, "hub_renew", self._renew, raising=False)
+
+    def _members(self, dialler: tuple[str | None, ...], hubs: list[str]) -> list[Row]:
+        self.asked.append(dialler[0])
+        self._answer(hubs)
+        assert self.rows is not None
+        return self.rows
+
+    def _renew(self, text: str, file: str, hubs: list[str]) -> str | None:
+        assert Path(file).read_text() == text
+        self._answer(hubs)
+        self.renewed += 1
+        return self.renews(text)
+
+    def _answer(self, hubs: list[str]) -> None:
+        assert hubs == ["10.0.0.5:7400"]
+        if self.rows is None:
+            raise RecruitError("10.0.0.5:7400: no hub listens there (start one with: phalanx up)")
+
+
+def join(home: Path, identity: str, name: str = "lab", role: str = "user") -> Joined:
+    """Makes the folder of a grid, as ``phalanx join`` does. ``identity``: the text of the identity file."""
+    joined = Joined(name, home / "grids" / name, name, ("10.0.0.5:7400",), ROOT)
+    write_joined(joined)
+    assert (joined.folder / GRID).exists()
+    identities.write(joined.folder / f"{role}.pem", identity)
+    return joined

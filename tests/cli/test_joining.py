@@ -1,0 +1,537 @@
+"""The commands of a grid with a hub, where the hub is a stand-in: what they write, say and refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from api.joined import FakeHub, row
+from click.testing import CliRunner, Result
+from phalanx import _native
+from phalanx._grids import Listening, read_joined, read_listening
+from phalanx.cli import _donating, _listening, commands, up
+from phalanx.cli import join as joining
+from phalanx.cli._founding import fingerprint_of_root
+from phalanx.cli._numbers import Duration, in_units
+from phalanx.cli._running import running, what_runs
+from phalanx.errors import IdentityError, RecruitError
+
+TOKEN = "phalanx1-A2xhYghleGVjdXRvcg"
+
+
+class StandIn:
+    """The native functions of a hub. ``root``: the authority of the grid that tokens are for."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.root = _native.create_grid()
+        self.role, self.grid = "executor", "lab"
+        self.hubs = ["10.0.0.5:7400"]
+        self.joined: list[str] = []
+        self.left: list[str] = []
+        self.invited: list[tuple[Any, ...]] = []
+        self.expelled: list[str] = []
+        self.started: list[dict[str, Any]] = []
+        self.fails: Exception | None = None
+        names = ("token_parts", "join_grid", "found_grid", "found_member", "hub_invite", "hub_expel", "hub_leave")
+        for name in names:
+            patch.setattr(_native, name, getattr(self, name), raising=False)
+        patch.setattr(_native, "Hub", lambda folder, **options: {"folder": folder, **options}, raising=False)
+        patch.setattr(_native, "HubServer", self.start_hub, raising=False)
+        for module in (up, joining):
+            patch.setattr(module, "start_executor", self.start)
+            patch.setattr(module, "Ending", lambda: self)
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint_of_root(_native.issue_member(self.root, "user", "x"))
+
+    def token_parts(self, token: str) -> tuple[str, str, list[str], str]:
+        if token != TOKEN:
+            raise IdentityError("the token is damaged: copy the whole line that phalanx up or phalanx invite prints")
+        return self.grid, self.role, self.hubs, self.fingerprint
+
+    def join_grid(self, token: str, name: str) -> tuple[str, str, list[str], str, str]:
+        if self.fails:
+            raise self.fails
+        self.joined.append(name)
+        return _native.issue_member(self.root, self.role, name), self.grid, self.hubs, self.fingerprint, self.role
+
+    def found_grid(self, authority: str, file: str, passphrase: str | None, hub: str) -> tuple[str, str]:
+        assert passphrase is None
+        self.root = authority
+        return authority, _native.issue_member(authority, "executor", hub)
+
+    def found_member(self, issuer: str, role: str, name: str, hours: float) -> str:
+        return _native.issue_member(issuer, role, name, days=hours / 24)
+
+    def hub_invite(self, dialler: Any, hubs: list[str], role: str, uses: int, seconds: int) -> str:
+        self.invited.append((_native.certificate_of(dialler[0])[1], hubs, role, uses, seconds))
+        return TOKEN
+
+    def hub_expel(self, dialler: Any, hubs: list[str], name: str) -> int:
+        self.expelled.append(name)
+        return 2
+
+    def hub_leave(self, dialler: Any, hubs: list[str]) -> None:
+        if self.fails:
+            raise self.fails
+        self.left.append(Path(dialler[5]).name)
+
+    # A service, and the signals that end it.
+
+    address, name, cage = "0.0.0.0:7400", "labpc", "files"
+
+    def start(self, listen: str, identity: Path, donating: _donating.Donating, **more: Any) -> StandIn:
+        if self.fails:
+            raise self.fails
+        self.started.append({"listen": listen, "identity": identity, "donating": donating, **more})
+        return self
+
+    def start_hub(self, address: str, hub: Any, log_level: str) -> StandIn:
+        self.started.append({"listen": address, "hub": hub})
+        return self
+
+    def wait(self, executor: Any = None) -> None:
+        """It was ended at once."""
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    monkeypatch.setenv("PHALANX_HOME", str(folder))
+    monkeypatch.setattr(_listening, "free_port", lambda host: 7400)
+    monkeypatch.setattr(_listening, "machine_hosts", lambda: ["10.0.0.5", "192.168.1.5"])
+    return folder
+
+
+@pytest.fixture
+def native(home: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    FakeHub(monkeypatch)
+    return StandIn(monkeypatch)
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(commands, [*words], standalone_mode=False)
+
+
+def run(*words: str) -> str:
+    done = call(*words)
+    assert done.exception is None, done.output
+    return done.output
+
+
+def error(*words: str) -> str:
+    done = call(*words)
+    assert isinstance(done.exception, IdentityError | RecruitError), done.output
+    return str(done.exception)
+
+
+def usage_error(*words: str) -> str:
+    done = call(*words)
+    assert isinstance(done.exception, click.UsageError), done.output
+    return done.exception.format_message()
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+class TestUp:
+    def test_the_first_time_begins_a_grid(self, home: Path, native: StandIn) -> None:
+        told = run("up", "--grid", "lab", "--interpreters", "3", "--accept", "ada").splitlines()
+        assert told[0].startswith("the grid lab begins; its root's key is in ")
+        assert told[1:4] == ["listening on 0.0.0.0:7400 as labpc", "cage: files", f"phalanx join {TOKEN}"]
+        assert "phalanx invite" in told[4]
+        joined = read_joined("lab")
+        assert joined.hubs == ("10.0.0.5:7400", "192.168.1.5:7400")
+        assert joined.root == native.fingerprint
+        for file in ("user.pem", "executor.pem", "hub/issuer.pem", "hub/hub.pem", "grid.json"):
+            assert mode(joined.folder / file) == 0o600
+        for folder in (joined.folder, joined.hub, home / "authorities" / "lab"):
+            assert mode(folder) == 0o700
+        assert mode(home / "authorities" / "lab" / "authority.pem") == 0o600
+        owner = _native.certificate_of(joined.user.read_text())[1]
+        assert native.invited == [(owner, ["127.0.0.1:7400"], "executor", 1, 3600)]
+        (started,) = native.started
+        assert started["listen"] == "0.0.0.0:7400"
+        assert started["identity"] == joined.executor
+        assert started["donating"].accept == ("ada",)
+        assert started["hub"] == {
+            "folder": joined.folder,
+            "grid": "lab",
+            "owners": [owner],
+            "addresses": ["10.0.0.5:7400", "192.168.1.5:7400"],
+        }
+        hubs, facts = started["grid"]
+        assert hubs == ["127.0.0.1:7400"]
+        assert facts["interpreters"] == "3"
+        assert {"cores", "memory", "python", "system", "processor"} <= set(facts)
+        assert all(len(fact) <= 200 for fact in facts.values())
+
+    def test_the_next_time_starts_the_same_grid(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "lab", "--listen", "0.0.0.0:7411", "--advertise", "lab.example.org")
+        before = {path: path.read_bytes() for path in home.rglob("*.pem")}
+        told = run("up")
+        assert TOKEN not in told
+        assert "begins" not in told
+        assert {path: path.read_bytes() for path in home.rglob("*.pem")} == before
+        assert [started["listen"] for started in native.started] == ["0.0.0.0:7411"] * 2
+        assert read_joined("lab").hubs == ("lab.example.org:7411",)
+
+    def test_the_addresses_of_the_machine_are_looked_up_anew(
+        self, home: Path, native: StandIn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run("up", "--grid", "lab")
+        monkeypatch.setattr(_listening, "machine_hosts", lambda: ["10.0.0.6"])
+        run("up")
+        assert read_joined("lab").hubs == ("10.0.0.6:7400",)
+        assert native.started[1]["hub"]["addresses"] == ["10.0.0.6:7400"]
+
+    def test_a_start_that_fails_keeps_the_grid_and_the_first_line(self, home: Path, native: StandIn) -> None:
+        native.fails = IdentityError("no cage")
+        assert error("up", "--grid", "lab") == "no cage"
+        native.fails = None
+        assert f"phalanx join {TOKEN}" in run("up", "--grid", "lab")
+
+    def test_a_founding_that_was_cut_off_is_done_again(self, home: Path, native: StandIn) -> None:
+        for folder in ("grids", "authorities"):
+            (home / folder / ".lab.new").mkdir(parents=True)
+            (home / folder / ".lab.new" / "left").touch()
+        run("up", "--grid", "lab")
+        assert sorted(path.name for path in (home / "grids").iterdir()) == ["lab"]
+        assert sorted(path.name for path in (home / "authorities").iterdir()) == ["lab"]
+        assert not (home / "grids" / "lab" / "left").exists()
+
+    def test_the_root_of_an_earlier_grid_is_not_taken(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "lab")
+        run("leave", "--with-hub")
+        assert "was begun before: name another grid with --grid" in error("up", "--grid", "lab")
+        run("up", "--grid", "new")
+
+    def test_the_hub_alone(self, home: Path, native: StandIn) -> None:
+        told = run("up", "--grid", "lab", "--hub-only")
+        assert "listening on 0.0.0.0:7400 as the hub of lab" in told
+        assert not (home / "grids" / "lab" / "executor.pem").exists()
+        run("up")
+        assert (home / "grids" / "lab" / "executor.pem").exists()
+
+    def test_the_grid_has_the_name_of_the_machine(
+        self, home: Path, native: StandIn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("platform.node", lambda: "Lab_PC7.example.org")
+        run("up")
+        assert read_joined("lab-pc7").grid == "lab-pc7"
+
+    def test_several_hubs_need_a_name(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "one")
+        run("up", "--grid", "two")
+        assert "say which, --grid one or --grid two" in error("up")
+
+    def test_the_hub_of_another_machine_is_not_started(self, home: Path, native: StandIn) -> None:
+        run("join", "--no-start", TOKEN)
+        assert re.search("is on another machine; .*phalanx join lab", error("up", "--grid", "lab"))
+
+    @pytest.mark.parametrize("words", [("--listen", "7400"), ("--listen", "a b:1"), ("--advertise", "a b")])
+    def test_what_is_no_address(self, home: Path, native: StandIn, words: tuple[str, str]) -> None:
+        assert words[1] in usage_error("up", "--grid", "lab", *words)
+        assert not (home / "grids").exists()
+
+    def test_a_certificate_that_has_ended_is_made_anew(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "lab")
+        folder = home / "grids" / "lab"
+        old = _native.issue_member(native.root, "executor", "labpc9", days=1 / 86400)
+        (folder / "executor.pem").write_text(old)
+        deadline = time.monotonic() + 30
+        while old == (folder / "executor.pem").read_text():
+            assert time.monotonic() < deadline
+            run("up")
+        assert _native.certificate_of((folder / "executor.pem").read_text())[:2] == ("executor", "labpc9")
+
+
+class TestJoin:
+    def test_a_token_makes_a_member_and_starts_its_executor(self, home: Path, native: StandIn) -> None:
+        told = run("join", TOKEN, "--name", "ws7", "--export", "/scratch:rw")
+        assert told.splitlines()[:2] == ["joined the grid lab as ws7", "listening on 0.0.0.0:7400 as labpc"]
+        joined = read_joined("lab")
+        assert (joined.grid, joined.hubs, joined.root) == ("lab", ("10.0.0.5:7400",), native.fingerprint)
+        assert mode(joined.folder) == 0o700
+        assert mode(joined.executor) == 0o600
+        (started,) = native.started
+        assert started["donating"].exports == ("/scratch:rw",)
+        assert started["grid"][0] == ["10.0.0.5:7400"]
+        assert read_listening(joined) == Listening("0.0.0.0:7400")
+
+    def test_it_starts_again_by_the_name_of_the_grid(self, home: Path, native: StandIn) -> None:
+        run("join", TOKEN, "--no-start")
+        assert native.started == []
+        run("join", "lab", "--listen", "10.0.0.7:7411")
+        run("join", "lab")
+        assert [started["listen"] for started in native.started] == ["10.0.0.7:7411"] * 2
+        assert len(native.joined) == 1
+
+    def test_a_user_is_told_what_to_type_next(self, home: Path, native: StandIn) -> None:
+        native.role = "user"
+        told = run("join", TOKEN, "--name", "bob")
+        assert told.splitlines() == [
+            "joined the grid lab as bob",
+            "its members: phalanx members --grid lab; in Python: px.Manager('lab')",
+        ]
+        assert read_joined("lab").user.exists()
+        assert "has no executor to start" in error("join", "lab")
+
+    def test_one_account_may_be_both(self, home: Path, native: StandIn) -> None:
+        run("join", TOKEN, "--no-start")
+        native.role = "user"
+        run("join", TOKEN)
+        folder = read_joined("lab").folder
+        assert {"user.pem", "executor.pem"} <= {path.name for path in folder.iterdir()}
+
+    def test_whoever_has_joined_does_not_use_up_a_token(self, home: Path, native: StandIn) -> None:
+        run("join", TOKEN, "--name", "ws7", "--no-start")
+        told = error("join", TOKEN)
+        assert "is ws7 in the grid lab already; start it with: phalanx join lab" in told
+        assert "phalanx leave lab" in told
+        assert native.joined == ["ws7"]
+
+    def test_another_grid_of_the_same_name_gets_another_one(self, home: Path, native: StandIn) -> None:
+        run("join", TOKEN, "--no-start")
+        native.root = _native.create_grid()
+        assert "another grid called lab: choose a name for this one with --as NAME" in error("join", TOKEN)
+        assert len(native.joined) == 1
+        assert "joined the grid lab2 as" in run("join", TOKEN, "--as", "lab2", "--no-start")
+        assert read_joined("lab2").grid == "lab"
+
+    @pytest.mark.parametrize("token", ["phalanx1-A2xhYghleGVjdXRvc", "PHALANX", "phalanx1-", "../lab"])
+    def test_a_damaged_token_says_what_to_copy(self, home: Path, native: StandIn, token: str) -> None:
+        assert "copy the whole line" in error("join", token)
+
+    def test_a_name_of_no_grid_is_no_token(self, home: Path, native: StandIn) -> None:
+        assert "no grid called lab, and it is no token: paste the whole line" in error("join", "lab")
+
+    def test_a_hub_that_refuses_leaves_nothing_behind(self, home: Path, native: StandIn) -> None:
+        native.fails = IdentityError("the token's time is over; ask for a new one: phalanx invite")
+        assert "time is over" in error("join", TOKEN)
+        assert not (home / "grids" / "lab").exists()
+        native.fails = RecruitError("10.0.0.5:7400: no hub listens there")
+        assert "no hub listens" in error("join", TOKEN)
+
+    def test_a_hostile_token_makes_no_folder_elsewhere(self, home: Path, native: StandIn) -> None:
+        native.grid = "../../evil"
+        assert "is no name: say --as NAME" in error("join", TOKEN)
+        assert run("join", TOKEN, "--as", "fine", "--no-start").startswith("joined the grid fine")
+        assert read_joined("fine").grid == "fine"
+        native.role, native.grid = "\x1b[2J", "lab"
+        assert "the token is for the role" in error("join", TOKEN)
+
+    def test_a_token_for_a_hub_is_refused_before_it_is_used(self, home: Path, native: StandIn) -> None:
+        native.role = "hub"
+        assert "takes those for executors and users" in error("join", TOKEN)
+
+    def test_what_is_no_name_of_a_member(self, home: Path, native: StandIn) -> None:
+        assert "is no name of a member" in error("join", TOKEN, "--name", "a b")
+        assert native.joined == []
+        run("join", TOKEN, "--no-start")
+        assert "for joining with a token" in usage_error("join", "lab", "--name", "x")
+
+    def test_the_hub_itself_is_started_with_up(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "lab")
+        assert "start it with phalanx up" in error("join", "lab")
+
+    def test_one_process_runs_a_grid(self, home: Path, native: StandIn) -> None:
+        run("join", TOKEN, "--no-start")
+        joined = read_joined("lab")
+        with running(joined, "phalanx join lab"):
+            assert what_runs(joined) == f"phalanx join lab, process {os.getpid()}"
+            assert f"runs here already: phalanx join lab, process {os.getpid()}" in error("join", "lab")
+        assert what_runs(joined) is None
+        run("join", "lab")
+
+
+class TestInvite:
+    def test_the_first_line_is_the_command(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "lab")
+        done = CliRunner().invoke(commands, ["invite", "--role", "user", "--uses", "3", "--for", "2d"])
+        assert done.stdout == f"phalanx join {TOKEN}\n"
+        assert done.stderr == "good for 3 users, for 2d\n"
+        assert native.invited[-1][2:] == ("user", 3, 2 * 86400)
+        assert json.loads(run("invite", "--json"))["token"] == TOKEN
+
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            (["--for", "31d"], "31d is too long: write 30d or less"),
+            (["--for", "0s"], "0s is too short: write 1s or more"),
+            (["--for", "1"], "'1' is no time: write a number with s, m, h or d"),
+            (["--for", "-1h"], "is no time"),
+            (["--for", "1" * 400 + "d"], "is no time"),
+            (["--uses", "0"], "0 is too small: write 1 or more"),
+            (["--uses", "100001"], "100001 is too large: write 100000 or less"),
+        ],
+    )
+    def test_bounds_are_told_in_words(self, home: Path, words: list[str], told: str) -> None:
+        assert told in usage_error("invite", *words)
+
+    @pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("10m", 600), ("1h", 3600), ("2d", 172800)])
+    def test_times_have_units(self, text: str, seconds: int) -> None:
+        assert Duration(1, 1 << 30).convert(text, None, None) == seconds
+        assert in_units(seconds) == text
+        assert in_units(61) == "61s"
+
+    def test_without_a_grid_it_says_how_to_get_one(self, home: Path, native: StandIn) -> None:
+        assert "has joined no grid: join one" in error("invite")
+
+    def test_of_several_grids_one_is_named(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "one")
+        run("up", "--grid", "two")
+        assert "several grids: say which, with --grid one or --grid two" in error("invite")
+        assert TOKEN in run("invite", "--grid", "two")
+
+
+class TestMembers:
+    @pytest.fixture(autouse=True)
+    def _joined(self, native: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+        native.role = "user"
+        run("join", TOKEN, "--name", "ada")
+        self.hub = FakeHub(monkeypatch)
+        self.hub.rows = [
+            row("ws7", "10.0.0.7:7300", cores="4", memory="8000000000", python="3.11"),
+            row("ws9", "10.0.0.9:7400", is_here=False, cores="\x1b[2J"),
+            row("ada", None, role="user", is_here=False),
+        ]
+
+    def test_a_table(self) -> None:
+        lines = run("members").splitlines()
+        (ws7,) = [line for line in lines if "ws7" in line]
+        for word in ("executor", "yes", "10.0.0.7:7300", "4 cores, 8.0 GB, Python 3.11"):
+            assert word in ws7
+        assert "\x1b[2J" not in "".join(lines)
+
+    def test_json(self) -> None:
+        found = json.loads(run("members", "--json", "--grid", "lab"))
+        assert [it["name"] for it in found] == ["ws7", "ws9", "ada"]
+        assert found[0]["facts"]["cores"] == "4"
+
+    def test_watching_prints_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        answers: list[Any] = [
+            [row("ws7", "10.0.0.7:7300", is_here=False), row("ws9", "10.0.0.9:7400"), row("ws8", "10.0.0.8:7400")],
+            None,
+            [row("ws7", "10.0.0.7:7300", is_here=False), row("ws8", "10.0.0.8:7400")],
+            KeyboardInterrupt,
+        ]
+
+        def sleep(seconds: float) -> None:
+            self.hub.rows = answers.pop(0)
+            if self.hub.rows is KeyboardInterrupt:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr("phalanx.cli.members.time.sleep", sleep)
+        done = call("members", "--watch")
+        assert isinstance(done.exception, KeyboardInterrupt | click.Abort | SystemExit)
+        said = [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in done.output.splitlines()]
+        for line in (
+            "executor ws7 has gone",
+            "executor ws8 has joined",
+            "executor ws8 is here, at 10.0.0.8:7400",
+            "executor ws9 is here, at 10.0.0.9:7400",
+            "user ada is no member any more",
+            "executor ws9 is no member any more",
+            "phalanx: a hub answers again",
+        ):
+            assert line in said
+
+
+class TestEnds:
+    def test_expelling_asks_first(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "lab")
+        assert "add --yes" in usage_error("expel", "ws7")
+        assert native.expelled == []
+        assert "ws7 is no member of the grid lab any more; 2 certificates are revoked" in run("expel", "--yes", "ws7")
+        assert native.expelled == ["ws7"]
+
+    def test_leaving_tells_the_hub_and_removes_the_folder(self, home: Path, native: StandIn) -> None:
+        run("join", TOKEN, "--no-start")
+        native.role = "user"
+        run("join", TOKEN)
+        (home / "spaces").mkdir()
+        assert "left the grid lab; " in run("leave")
+        assert native.left == ["executor.pem", "user.pem"]
+        assert sorted(path.name for path in home.iterdir()) == ["grids", "spaces"]
+        assert list((home / "grids").iterdir()) == []
+
+    def test_leaving_without_a_hub_that_answers(self, home: Path, native: StandIn) -> None:
+        run("join", TOKEN, "--no-start")
+        native.fails = RecruitError("no hub listens there")
+        told = run("leave", "lab")
+        assert "the hub was not told about executor.pem, which ends within a day: no hub listens there" in told
+        assert "left the grid lab" in told
+
+    def test_leaving_says_what_still_runs(self, home: Path, native: StandIn) -> None:
+        run("join", TOKEN, "--no-start")
+        with running(read_joined("lab"), "phalanx join lab"):
+            assert f"still to end: phalanx join lab, process {os.getpid()}" in run("leave")
+
+    def test_a_hub_is_not_left_by_mistake(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "lab")
+        assert "To end the grid all the same: phalanx leave --with-hub lab" in error("leave")
+        with running(read_joined("lab"), "phalanx up"):
+            assert "the hub of the grid lab runs" in error("leave", "--with-hub")
+        told = run("leave", "--with-hub")
+        assert "the root's key is still in" in told
+        assert (home / "authorities" / "lab" / "authority.pem").exists()
+
+    def test_grids_are_listed(self, home: Path, native: StandIn) -> None:
+        assert "none; join one with phalanx join TOKEN" in run("grids")
+        assert json.loads(run("grids", "--json")) == []
+        run("up", "--grid", "own")
+        run("join", TOKEN, "--name", "ws7", "--no-start")
+        own, lab = json.loads(run("grids", "--json"))[::-1]
+        assert (own["grid"], own["is_hub"], lab["executor"], lab["user"]) == ("own", True, "ws7", None)
+        assert "the hub" in run("grids")
+        (home / "grids" / "lab" / "grid.json").write_text("{")
+        done = call("grids")
+        assert done.return_value == 1
+        assert "is damaged" in done.output
+
+
+class TestListening:
+    def test_the_default_port_is_taken_if_it_is_free(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            monkeypatch.setattr("phalanx.cli._listening.PORT", port)
+            other = _listening.free_port("127.0.0.1")
+        assert other not in (0, port)
+        assert _listening.free_port("127.0.0.1") == port
+
+    def test_a_host_that_is_not_of_this_machine(self) -> None:
+        with pytest.raises(IdentityError, match="name another one with --listen"):
+            _listening.free_port("192.0.2.77")
+
+    def test_addresses_are_not_loopback(self) -> None:
+        hosts = _listening.machine_hosts()
+        assert hosts
+        assert hosts == ["127.0.0.1"] or not any(host.startswith("127.") for host in hosts)
+
+    @pytest.mark.parametrize(
+        ("chosen", "addresses"),
+        [
+            (Listening("10.0.0.5:7400"), ["10.0.0.5:7400"]),
+            (Listening("[::1]:7400"), ["[::1]:7400"]),
+            (Listening("0.0.0.0:7411", ("lab", "other:80", "[::2]")), ["lab:7411", "other:80", "[::2]:7411"]),
+        ],
+    )
+    def test_addresses_by_which_others_reach_it(self, chosen: Listening, addresses: list[str]) -> None:
+        assert _listening.addresses_of(chosen) == addresses
+        assert _listening.here(chosen.address).startswith(("127.", "10.", "[::1]"))
