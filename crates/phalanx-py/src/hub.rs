@@ -138,15 +138,14 @@ pub fn token_parts(token: &str) -> PyResult<(String, String, Vec<String>, String
     Ok((grid, role, hubs, to_hex(&root)))
 }
 
+/// A new member, for Python.
+type JoinedRow<'py> = (Bound<'py, PyString>, String, Vec<String>, String, String);
+
 /// Joins a grid under this name. Returns the text of the identity file, the name of the grid, where its hubs are, the digest of the
 /// root's certificate, and the role.
 #[pyfunction]
 #[pyo3(signature = (token, name))]
-pub fn join_grid<'py>(
-    py: Python<'py>,
-    token: &str,
-    name: &str,
-) -> PyResult<(Bound<'py, PyString>, String, Vec<String>, String, String)> {
+pub fn join_grid<'py>(py: Python<'py>, token: &str, name: &str) -> PyResult<JoinedRow<'py>> {
     let token = to_token(token)?;
     let joined = py.detach(|| join(&token, name)).map_err(asked)?;
     Ok((PyString::new(py, &joined.identity), joined.grid, joined.hubs, to_hex(&token.root), token.role))

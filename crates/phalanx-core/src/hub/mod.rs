@@ -83,6 +83,9 @@ struct Presence {
     facts: Facts,
 }
 
+/// What the end of memberships leaves: the certificates that are to be revoked, and what is to be stored.
+pub type Ended = (Vec<(Who, Good)>, Vec<Change>);
+
 /// The engine.
 #[derive(Debug, Default)]
 pub struct Hub {
@@ -198,7 +201,7 @@ impl Hub {
     }
 
     /// An owner expels all members of a name. Returns whom, with the certificates that are to be revoked.
-    pub fn expel(&mut self, now: u64, by: &str, name: &str) -> Result<(Vec<(Who, Good)>, Vec<Change>), Refusal> {
+    pub fn expel(&mut self, now: u64, by: &str, name: &str) -> Result<Ended, Refusal> {
         self.check_owner(by)?;
         let is_meant = |(who, member): &(&Who, &Member)| who.name == name && member.state.is_in();
         let named: Vec<Who> = self.members.iter().filter(is_meant).map(|(who, _)| who.clone()).collect();
@@ -219,7 +222,7 @@ impl Hub {
     }
 
     /// The member leaves for good. Returns the certificates that are to be revoked.
-    pub fn leave(&mut self, now: u64, who: &Who) -> Result<(Vec<(Who, Good)>, Vec<Change>), Refusal> {
+    pub fn leave(&mut self, now: u64, who: &Who) -> Result<Ended, Refusal> {
         let member = self.members.get(who).filter(|it| it.state.is_in());
         let member = member.ok_or_else(|| Refusal::NoMember(who.name.clone()))?;
         let is_other = |(other, it): (&Who, &Member)| other != who && it.is_owner && it.state.is_in();

@@ -154,7 +154,7 @@ impl Hub {
             }
             ToHub::Reach { name } => (FromHub::Reached { token: self.reach(who, &name)? }, nothing),
             ToHub::Invite { role, uses, seconds } => {
-                let role: Role = role.parse().map_err(|why| HubError::Other(why))?;
+                let role: Role = role.parse().map_err(HubError::Other)?;
                 (FromHub::Invited { token: self.invite(as_user()?, role, uses, seconds)?.to_string() }, nothing)
             }
             ToHub::Expel { name } => (FromHub::Expelled { certificates: self.expel(as_user()?, &name)? }, nothing),

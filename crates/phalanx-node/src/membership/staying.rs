@@ -191,7 +191,7 @@ impl Shared {
             state.hubs = hubs.into_iter().chain(known).take(8).collect();
         }
         state.status = format!("known to the hub, at {addresses}");
-        self.log.info(format!("{}", state.status));
+        self.log.info(&state.status);
         state.was_in = true;
         self.changed.notify_all();
     }
