@@ -160,7 +160,7 @@ impl Preamble {
 mod tests {
     use super::*;
 
-    const ALL: [Preamble; 14] = [
+    const ALL: [Preamble; 15] = [
         Preamble::Control,
         Preamble::Data { token: [1; 16] },
         Preamble::Space { shakes: true },

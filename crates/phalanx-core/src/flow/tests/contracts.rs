@@ -2,7 +2,7 @@
 
 use super::Grid;
 use super::plan::{Fault, Kind, Plan, Recruiting, Stream, milliseconds};
-use crate::event::Fact;
+use crate::event::{Event, Fact};
 use crate::flow::{Goal, RunOptions};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -53,6 +53,26 @@ fn a_rate_is_kept_by_as_many_as_it_takes() {
         assert!(met && why.is_none() && reached >= rate * 0.95, "{reached} of {rate}");
         assert!(grid.readers[0].unmet.is_empty());
     }
+}
+
+#[test]
+fn who_wants_all_gets_more_when_machines_come_and_loses_nothing_when_they_go() {
+    let stream = Stream { grains: vec![milliseconds(100)], tasks: 400, ..Stream::default() };
+    let mut grid = Grid::run_until(Plan { interpreters: 2, streams: vec![stream], ..Plan::default() }, seconds(2));
+    assert_eq!(grid.seats.len(), 2);
+    grid.engine.on(grid.now, Event::Offered { interpreters: 6 });
+    grid.run_on_until(seconds(4));
+    assert_eq!((wanted(&grid), grid.seats.len()), (vec![6], 6));
+    for interpreters in [3, 0] {
+        grid.engine.on(grid.now, Event::Offered { interpreters });
+    }
+    grid.run_on_until(grid.now);
+    assert_eq!(wanted(&grid), [6, 3, 1]);
+    while !grid.readers[0].is_done() {
+        let end = grid.now + seconds(1);
+        grid.run_on_until(end);
+    }
+    grid.readers[0].expect_everything();
 }
 
 #[test]
