@@ -110,7 +110,7 @@ class StandIn:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("PHALANX_HOME", str(folder))
-    monkeypatch.setattr(_listening, "free_port", lambda host: 7400)
+    monkeypatch.setattr(_listening, "free_port", lambda host, *ports: 7400)
     monkeypatch.setattr(_listening, "machine_hosts", lambda: ["10.0.0.5", "192.168.1.5"])
     return folder
 
@@ -242,7 +242,7 @@ class TestUp:
         run("join", "--no-start", TOKEN)
         assert re.search("is on another machine; .*phalanx join lab", error("up", "--grid", "lab"))
 
-    @pytest.mark.parametrize("words", [("--listen", "7400"), ("--listen", "a b:1"), ("--advertise", "a b")])
+    @pytest.mark.parametrize("words", [("--listen", "7400"), ("--listen", "a b:0"), ("--advertise", "a b")])
     def test_what_is_no_address(self, home: Path, native: StandIn, words: tuple[str, str]) -> None:
         assert words[1] in usage_error("up", "--grid", "lab", *words)
         assert not (home / "grids").exists()
@@ -514,6 +514,10 @@ class TestListening:
             other = _listening.free_port("127.0.0.1")
         assert other not in (0, port)
         assert _listening.free_port("127.0.0.1") == port
+
+    def test_port_0_is_any_port_that_is_kept(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "lab", "--listen", "127.0.0.1:0")
+        assert read_joined("lab").hubs == ("127.0.0.1:7400",)  # as the fixture chooses
 
     def test_a_host_that_is_not_of_this_machine(self) -> None:
         with pytest.raises(IdentityError, match="name another one with --listen"):

@@ -25,7 +25,7 @@ _ADDRESS, _FLAGS, _UP = 0x8915, 0x8913, 1
 LISTEN = click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Listen here. [default: as before; at first port 7400 of all addresses, or any port if that one is taken]",
+    help="Listen here; port 0: any free port. [default: as before; at first port 7400 of all hosts, or any free one]",
 )
 
 
@@ -42,12 +42,12 @@ def listening(joined: Joined | None, asked: str | None, advertised: tuple[str, .
     for host in advertised:
         if not is_address(_with_port(host, PORT)):
             raise click.UsageError(f"--advertise {host!r} is no host: write one by which others reach this machine")
-    if asked is not None and not is_address(asked):
+    if asked is not None and not is_address(re.sub(":0$", ":1", asked)):
         raise click.UsageError(f"--listen {asked!r} is no HOST:PORT")
     before = None if joined is None else read_listening(joined)
     if asked is not None:
         host, _, port = asked.rpartition(":")
-        address = asked if int(port) else f"{host}:{free_port(host)}"
+        address = asked if int(port) else f"{host}:{free_port(host, 0)}"
     else:
         address = before.address if before else f"0.0.0.0:{free_port('0.0.0.0')}"
     return Listening(address, advertised or (before.advertised if before else ()))
@@ -74,10 +74,11 @@ def here(address: str) -> str:
     return f"{_EVERYWHERE.get(host, host)}:{port}"
 
 
-def free_port(host: str) -> int:
-    """The default port if no process of this machine listens there, else any free port."""
+def free_port(host: str, *ports: int) -> int:
+    """The first of these ports at which no process of this machine listens; 0 stands for any free one. By default it is
+    the default port, or any."""
     family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    for port in (PORT, 0):
+    for port in ports or (PORT, 0):
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port is free after its last connections
             try:

@@ -1,0 +1,252 @@
+"""`phalanx up`, `join` and the rest, with real hubs, executors and users on this machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import phalanx as px
+import pytest
+from api.hubs import PATIENCE, PHALANX, Site, acting_as, site
+from phalanx import _native
+
+from laboratory.processes import Process, until
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(_native, "Hub"), reason="of the native part, which has no hub"),
+    pytest.mark.timeout(300),
+]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Site]:
+    """A site without members."""
+    with site(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A hub with its executor, a machine ws7 that exports a folder, and a user bob."""
+    with site(tmp_path_factory.mktemp("site")) as found:
+        scratch = found.folder / "scratch"
+        scratch.mkdir()
+        found.join("ws7", found.up(), "--export", f"{scratch}:rw")
+        found.say("bob", "join", "--name", "bob", found.invite("--role", "user"))
+        found.await_members(ws7=True)
+        yield found
+
+
+@pytest.mark.xdist_group("grid")
+class TestAGrid:
+    def test_the_members_are_known_to_all(self, grid: Site) -> None:
+        for member in ("hub", "bob"):
+            found = json.loads(grid.say(member, "members", "--json"))
+            roles = {it["role"] for it in found}
+            assert {"executor", "user"} <= roles
+            ws7 = grid.members(member)["ws7"]
+            assert ws7["is_here"]
+            assert ws7["facts"]["interpreters"] == "2"
+            assert int(ws7["facts"]["memory"]) > 1 << 20
+        assert "ws7" in grid.say("bob", "members")
+        assert json.loads(grid.say("bob", "grids", "--json"))[0]["user"] == "bob"
+
+    @pytest.mark.parametrize("member", ["hub", "bob"])
+    def test_managers(self, grid: Site, member: str) -> None:
+        with acting_as(grid, member):
+            with px.Manager("lab", contract=px.ParDegree(4)) as manager:
+                assert list(manager.map(abs, [-1, -2, -3])) == [1, 2, 3]
+                assert len(manager.summary().interpreters) == 4
+            with px.Grid("lab").only("ws7").manager(contract=px.ParDegree(1)) as manager:
+                assert manager.submit(abs, -1).result() == 1
+
+    def test_copies(self, grid: Site) -> None:
+        with acting_as(grid, "bob"):
+            (grid.folder / "data").write_text("data")
+            px.Grid("lab").copy(grid.folder / "data", f"ws7:{grid.folder}/scratch/one")
+            px.copy(grid.folder / "data", f"ws7:{grid.folder}/scratch/two", hosts="lab")
+        grid.say("bob", "cp", "--grid", "lab", "data", f"ws7:{grid.folder}/scratch/three")
+        assert {it.read_text() for it in (grid.folder / "scratch").iterdir()} == {"data"}
+
+    def test_spaces(self, grid: Site) -> None:
+        with acting_as(grid, "hub"), px.Grid("lab").space("words") as space:
+            space.out("word", 1)
+        with acting_as(grid, "bob"), px.Space("lab/words") as space:
+            assert space.in_("word", int, timeout=PATIENCE) == ("word", 1)
+        with acting_as(grid, "bob"), px.Grid("lab").space("ws7/words") as other:
+            assert other.inp("word", int) is None
+
+    def test_message_passing(self, grid: Site) -> None:
+        with acting_as(grid, "bob"):
+            done = px.mpirun(["echo", "hello"], n=4, hosts="lab", capture_output=True)
+            assert done.stdout == "hello\n" * 4
+            assert len({rank.machine for rank in done.ranks}) == 2
+        said = grid.say("bob", "mpirun", "--grid", "lab", "-n", "2", "--no-prefix", "echo", "hello")
+        assert said == "hello\n" * 2
+
+    def test_a_user_who_is_no_owner_cannot_invite_or_expel(self, grid: Site) -> None:
+        assert "only owners of the grid may" in grid.error("bob", "invite")
+        assert "only owners of the grid may" in grid.error("bob", "expel", "--yes", "ws7")
+        assert grid.members()["ws7"]["is_here"]
+
+    def test_names_are_taken_once(self, grid: Site) -> None:
+        token = grid.invite()
+        assert "ws7 is a member already" in grid.error("other", "join", "--name", "ws7", "--no-start", token)
+        grid.say("other", "join", "--name", "ws8", "--no-start", token)  # the token was not used up
+        assert not grid.members()["ws8"]["is_here"]
+        with (
+            acting_as(grid, "bob"),
+            pytest.raises(px.errors.RecruitError, match="ws8 is a member of the grid lab, and"),
+        ):
+            px.Grid("lab").files("ws8")
+
+    def test_a_second_process_does_not_start(self, grid: Site) -> None:
+        assert "the grid lab runs here already: phalanx up, process" in grid.error("hub", "up")
+        assert "runs here already" in grid.error("ws7", "join", "lab")
+
+
+class TestTokens:
+    def test_a_token_is_good_once(self, lab: Site) -> None:
+        token = lab.up()
+        lab.say("ws7", "join", "--name", "ws7", "--no-start", token)
+        assert "the token is not good here: it was used" in lab.error(
+            "ws8", "join", "--no-start", "--name", "ws8", token
+        )
+        assert not (lab.home("ws8") / "grids" / "lab").exists()
+
+    def test_a_token_is_good_for_so_many(self, lab: Site) -> None:
+        lab.up()
+        token = lab.invite("--uses", "2")
+        for member in ("ws1", "ws2"):
+            lab.say(member, "join", "--no-start", "--name", member, token)
+        assert "was used" in lab.error("ws3", "join", "--no-start", "--name", "ws3", token)
+
+    def test_a_token_is_good_for_its_time(self, lab: Site) -> None:
+        lab.up("--hub-only")
+        told: list[str] = []
+
+        def is_late() -> bool:
+            """Whether this try came too late. A try that came in time has made a member."""
+            number = len(told)
+            done = lab.call(f"ws{number}", "join", "--no-start", "--name", f"ws{number}", token)
+            told.append(done.stderr)
+            return done.returncode == 1
+
+        token = lab.invite("--for", "1s", "--uses", "100")
+        until(is_late, timeout=PATIENCE, what="the end of the token")
+        assert "the token's time is over" in told[-1] or "the token is not good here" in told[-1]
+
+    def test_a_token_that_was_altered_is_damaged(self, lab: Site) -> None:
+        token = lab.up("--hub-only")
+        middle = len(token) // 2
+        for altered in (
+            token[:-1],
+            token[1:],
+            token[:middle] + ("A" if token[middle] != "A" else "B") + token[middle + 1 :],
+        ):
+            assert "token" in lab.error("ws7", "join", "--no-start", altered)
+        lab.say("ws7", "join", "--no-start", token)
+
+    def test_a_token_of_a_hub_that_is_away(self, lab: Site) -> None:
+        token = lab.up("--hub-only")
+        lab.kill("hub")
+        assert "no hub listens there" in lab.error("ws7", "join", "--no-start", token)
+        assert not (lab.home("ws7") / "grids" / "lab").exists()
+
+
+class TestComingAndGoing:
+    def test_a_member_that_is_killed_is_away_and_comes_back(self, lab: Site) -> None:
+        lab.join("ws7", lab.up())
+        lab.await_members(ws7=True)
+        lab.kill("ws7")
+        lab.await_members(ws7=False)
+        with acting_as(lab, "hub"):
+            assert "ws7" not in px.Grid("lab").machines
+        lab.join("ws7", "lab")
+        lab.await_members(ws7=True)
+
+    def test_a_hub_that_is_killed_comes_back_with_all_it_knew(self, lab: Site) -> None:
+        lab.join("ws7", lab.up())
+        lab.await_members(ws7=True)
+        token = lab.invite()
+        lab.kill("hub")
+        with acting_as(lab, "hub"):
+            with pytest.warns(UserWarning, match="no hub of the grid lab answers"):
+                grid = px.Grid("lab")
+            with grid.only("ws7").manager(contract=px.ParDegree(1)) as manager:
+                assert manager.submit(abs, -1).result() == 1
+        lab.up()
+        lab.await_members(ws7=True)
+        lab.join("ws8", token)
+        lab.await_members(ws7=True, ws8=True)
+
+    def test_an_expelled_member_is_refused_at_once_and_later(self, lab: Site) -> None:
+        lab.join("ws7", lab.up())
+        lab.say("eve", "join", "--name", "eve", lab.invite("--role", "user"))
+        lab.await_members(ws7=True)
+        lab.say("hub", "expel", "--yes", "eve")
+        assert "phalanx: " in lab.error("eve", "members")
+        with acting_as(lab, "eve"), pytest.raises(px.errors.PhalanxError):
+            px.Grid("lab", identity=lab.home("eve") / "grids" / "lab" / "user.pem").manager(contract=px.ParDegree(1))
+        lab.say("hub", "expel", "--yes", "ws7")
+        until(
+            lambda: "ws7" not in lab.members() or not lab.members()["ws7"]["is_here"], timeout=PATIENCE, what="its end"
+        )
+        lab.kill("ws7")
+        assert "revoked" in lab.error("ws7", "join", "lab")
+
+    def test_a_member_that_leaves_is_one_no_more(self, lab: Site) -> None:
+        lab.join("ws7", lab.up())
+        lab.await_members(ws7=True)
+        told = lab.say("ws7", "leave")
+        assert "still to end: phalanx join lab, process" in told
+        assert not (lab.home("ws7") / "grids" / "lab").exists()
+        until(
+            lambda: "ws7" not in lab.members() or not lab.members()["ws7"]["is_here"], timeout=PATIENCE, what="its end"
+        )
+        lab.kill("ws7")
+        lab.join("ws7", lab.invite())  # the name is free again
+        lab.await_members(ws7=True)
+
+    def test_watching_shows_who_comes(self, lab: Site) -> None:
+        token = lab.up("--hub-only")
+        watch = Process(
+            [PHALANX, "members", "--watch"],
+            title="members --watch",
+            files=lab.folder / "watch",
+            cwd=lab.folder,
+            env=lab.env("hub"),
+        )
+        lab.started.append(watch)
+        until(lambda: watch.lines(), timeout=PATIENCE, what="the table")
+        lab.join("ws7", token)
+        until(
+            lambda: "executor ws7 is here, at 127.0.0.1:" in watch.stdout(), timeout=PATIENCE, what="ws7 in the watch"
+        )
+        watch.signal(signal.SIGINT)
+        assert watch.wait() == 130
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_hub_ends_well(self, lab: Site, number: signal.Signals) -> None:
+        lab.up()
+        lab.running["hub"].signal(number)
+        assert lab.running["hub"].wait() == 0
+        lab.up("--hub-only")
+        lab.running["hub"].signal(number)
+        assert lab.running["hub"].wait() == 0
+
+
+def test_two_grids_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    with site(tmp_path / "one") as one, site(tmp_path / "two") as two:
+        one.say("../ada", "join", "--no-start", "--name", "ada", one.up())
+        token = two.up()
+        assert "another grid called lab: choose a name for this one with --as NAME" in two.error(
+            "../ada", "join", "--no-start", token
+        )
+        two.say("../ada", "join", "--no-start", "--name", "ada", "--as", "lab2", token)
+        names = [it["grid"] for it in json.loads(two.say("../ada", "grids", "--json"))]
+        assert names == ["lab", "lab2"]
