@@ -245,7 +245,8 @@ def good_identity(joined: Joined, file: Path) -> str:
     IdentityError
         There is no such file, it is damaged, or its certificate has ended and is not renewed.
     """
-    advice = f"join the grid with a token that phalanx invite prints there: phalanx join TOKEN --as {joined.name}"
+    role = file.stem if file.parent == joined.folder else "user"
+    advice = f"an owner of the grid prints the line that makes one of its {role}s: phalanx invite --role {role}"
     text, ended = read_private(file, "identity", advice), None
     try:
         if (renewed := file.with_name(RENEWED)).exists():

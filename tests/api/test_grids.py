@@ -406,7 +406,7 @@ class TestRenewal:
 
     def test_without_an_identity_the_error_says_how_to_join(self, home: Path, hub: FakeHub, ada: str) -> None:
         join(home, ada).user.unlink()
-        with pytest.raises(px.errors.IdentityError, match=r"no identity in .*phalanx join TOKEN --as lab"):
+        with pytest.raises(px.errors.IdentityError, match=r"no identity in .*phalanx invite --role user"):
             px.Grid("lab")
 
 

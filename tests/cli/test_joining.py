@@ -27,6 +27,20 @@ from phalanx.errors import IdentityError, RecruitError
 TOKEN = "phalanx1-A2xhYghleGVjdXRvcg"
 
 
+class FounderOfTokens:
+    """A hub in the process of `phalanx up`."""
+
+    def __init__(self, native: StandIn, words: tuple[Any, ...], options: dict[str, Any]) -> None:
+        (self.folder,), self.native, self.options = words, native, options
+
+    def invite(self, *words: Any) -> str:
+        self.native.invited.append(words)
+        return TOKEN
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
 class StandIn:
     """The native functions of a hub. ``root``: the authority of the grid that tokens are for."""
 
@@ -43,7 +57,7 @@ class StandIn:
         names = ("token_parts", "join_grid", "found_grid", "found_member", "hub_invite", "hub_expel", "hub_leave")
         for name in names:
             patch.setattr(_native, name, getattr(self, name), raising=False)
-        patch.setattr(_native, "Hub", lambda folder, **options: {"folder": folder, **options}, raising=False)
+        patch.setattr(_native, "Hub", lambda *words, **options: FounderOfTokens(self, words, options), raising=False)
         patch.setattr(_native, "HubServer", self.start_hub, raising=False)
         for module in (up, joining):
             patch.setattr(module, "start_executor", self.start)
@@ -73,7 +87,7 @@ class StandIn:
         return _native.issue_member(issuer, role, name, days=hours / 24)
 
     def hub_invite(self, dialler: Any, hubs: list[str], role: str, uses: int, seconds: int) -> str:
-        self.invited.append((_native.certificate_of(dialler[0])[1], hubs, role, uses, seconds))
+        self.invited.append((_native.certificate_of(dialler[0])[1], role, uses, seconds))
         return TOKEN
 
     def hub_expel(self, dialler: Any, hubs: list[str], name: str) -> int:
@@ -88,6 +102,15 @@ class StandIn:
     # A service, and the signals that end it.
 
     address, name, cage = "0.0.0.0:7400", "labpc", "files"
+
+    status: str | None = None
+
+    @property
+    def hub_status(self) -> str | None:
+        return self.status
+
+    def wait_for_hub(self, seconds: float) -> bool:
+        return self.status is None
 
     def start(self, listen: str, identity: Path, donating: _donating.Donating, **more: Any) -> StandIn:
         if self.fails:
@@ -151,8 +174,9 @@ class TestUp:
     def test_the_first_time_begins_a_grid(self, home: Path, native: StandIn) -> None:
         told = run("up", "--grid", "lab", "--interpreters", "3", "--accept", "ada").splitlines()
         assert told[0].startswith("the grid lab begins; its root's key is in ")
-        assert told[1:4] == ["listening on 0.0.0.0:7400 as labpc", "cage: files", f"phalanx join {TOKEN}"]
-        assert "phalanx invite" in told[4]
+        assert told[1:3] == ["listening on 0.0.0.0:7400 as labpc", "cage: files"]
+        assert told[3:5] == ["known to the hub of the grid lab", f"phalanx join {TOKEN}"]
+        assert "phalanx invite" in told[5]
         joined = read_joined("lab")
         assert joined.hubs == ("10.0.0.5:7400", "192.168.1.5:7400")
         assert joined.root == native.fingerprint
@@ -162,18 +186,20 @@ class TestUp:
             assert mode(folder) == 0o700
         assert mode(home / "authorities" / "lab" / "authority.pem") == 0o600
         owner = _native.certificate_of(joined.user.read_text())[1]
-        assert native.invited == [(owner, ["127.0.0.1:7400"], "executor", 1, 3600)]
+        assert native.invited == [(owner, "executor", 1, 3600)]
         (started,) = native.started
         assert started["listen"] == "0.0.0.0:7400"
         assert started["identity"] == joined.executor
         assert started["donating"].accept == ("ada",)
-        assert started["hub"] == {
-            "folder": joined.folder,
+        assert started["hub"].folder == joined.folder
+        assert started["hub"].options == {
             "grid": "lab",
             "owners": [owner],
             "addresses": ["10.0.0.5:7400", "192.168.1.5:7400"],
+            "log_level": "info",
         }
-        hubs, facts = started["grid"]
+        hubs, addresses, facts = started["grid"]
+        assert addresses == ["10.0.0.5:7400", "192.168.1.5:7400"]
         assert hubs == ["127.0.0.1:7400"]
         assert facts["interpreters"] == "3"
         assert {"cores", "memory", "python", "system", "processor"} <= set(facts)
@@ -196,7 +222,7 @@ class TestUp:
         monkeypatch.setattr(_listening, "machine_hosts", lambda: ["10.0.0.6"])
         run("up")
         assert read_joined("lab").hubs == ("10.0.0.6:7400",)
-        assert native.started[1]["hub"]["addresses"] == ["10.0.0.6:7400"]
+        assert native.started[1]["hub"].options["addresses"] == ["10.0.0.6:7400"]
 
     def test_a_start_that_fails_keeps_the_grid_and_the_first_line(self, home: Path, native: StandIn) -> None:
         native.fails = IdentityError("no cage")
@@ -269,7 +295,7 @@ class TestJoin:
         assert mode(joined.executor) == 0o600
         (started,) = native.started
         assert started["donating"].exports == ("/scratch:rw",)
-        assert started["grid"][0] == ["10.0.0.5:7400"]
+        assert started["grid"][:2] == (["10.0.0.5:7400"], [])
         assert read_listening(joined) == Listening("0.0.0.0:7400")
 
     def test_it_starts_again_by_the_name_of_the_grid(self, home: Path, native: StandIn) -> None:
@@ -278,7 +304,12 @@ class TestJoin:
         run("join", "lab", "--listen", "10.0.0.7:7411")
         run("join", "lab")
         assert [started["listen"] for started in native.started] == ["10.0.0.7:7411"] * 2
+        assert native.started[1]["grid"][1] == ["10.0.0.7:7411"]
+        run("join", "lab", "--advertise", "lab.example.org:80")
+        assert native.started[2]["grid"][1] == ["lab.example.org:80"]
         assert len(native.joined) == 1
+        native.status = "no hub listens there"
+        assert "knows this machine yet, and it is called again: no hub listens there" in run("join", "lab")
 
     def test_a_user_is_told_what_to_type_next(self, home: Path, native: StandIn) -> None:
         native.role = "user"
@@ -364,7 +395,7 @@ class TestInvite:
         done = CliRunner().invoke(commands, ["invite", "--role", "user", "--uses", "3", "--for", "2d"])
         assert done.stdout == f"phalanx join {TOKEN}\n"
         assert done.stderr == "good for 3 users, for 2d\n"
-        assert native.invited[-1][2:] == ("user", 3, 2 * 86400)
+        assert native.invited[-1][1:] == ("user", 3, 2 * 86400)
         assert json.loads(run("invite", "--json"))["token"] == TOKEN
 
     @pytest.mark.parametrize(

@@ -137,8 +137,8 @@ impl Executor {
         let executor = node::Executor::start(address, member, options, Log::to_standard_error(least));
         let executor =
             executor.map_err(|error| raise("RecruitError", format!("cannot listen at {address}: {error}")))?;
-        if let Some((hubs, facts)) = grid {
-            executor.stay(hubs, Telling { facts, ..Telling::default() })?;
+        if let Some((hubs, addresses, facts)) = grid {
+            executor.stay(hubs, Telling { addresses, facts, ..Telling::default() })?;
         }
         Ok(Executor { executor, name, cage: report })
     }

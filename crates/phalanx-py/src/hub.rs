@@ -127,8 +127,8 @@ impl HubServer {
     }
 }
 
-/// The hubs of an executor, and what it tells them about its machine, as Python passes it.
-pub type AtGrid = (Vec<String>, Facts);
+/// The hubs of an executor, its addresses, and what it tells them about its machine, as Python passes it.
+pub type AtGrid = (Vec<String>, Vec<String>, Facts);
 
 /// What the token says: the grid, the role, where its hubs are, and the digest of the root's certificate.
 #[pyfunction]

@@ -11,11 +11,14 @@ from phalanx import _native
 from phalanx._grids import HUB, Joined, joined_names, read_joined
 from phalanx._identities import EXECUTOR, USER
 from phalanx.cli._donating import Donating
+from phalanx.cli._streams import printable
 from phalanx.errors import IdentityError
 from phalanx.hosts import PYTHON
 from phalanx.members import to_name
 from phalanx.space import _serve
 
+#: Seconds to wait until a hub knows an executor that starts.
+_PATIENCE = 3.0
 #: The option by which a joined grid is named.
 JOINED = click.option("--grid", "name", metavar="NAME", help="The grid. [default: the only one that you have joined]")
 
@@ -66,6 +69,17 @@ def machine_facts(donating: Donating) -> dict[str, str]:
         "accepts": " ".join(donating.accept),
     }
     return {name: fact[:200] for name, fact in facts.items() if fact}
+
+
+def announce_at_hub(service: _native.Executor, joined: Joined) -> None:
+    """Says whether a hub knows the executor. Without one it goes on, and calls the hubs again."""
+    if service.wait_for_hub(_PATIENCE):
+        click.echo(f"known to the hub of the grid {joined.name}")
+    else:
+        status = printable(service.hub_status or "")
+        click.echo(
+            f"no hub of the grid {joined.name} knows this machine yet, and it is called again: {status}", err=True
+        )
 
 
 def as_typed(folder: str | os.PathLike[str]) -> str:

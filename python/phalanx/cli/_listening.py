@@ -27,6 +27,13 @@ LISTEN = click.option(
     metavar="HOST:PORT",
     help="Listen here; port 0: any free port. [default: as before; at first port 7400 of all hosts, or any free one]",
 )
+ADVERTISE = click.option(
+    "--advertise",
+    "advertised",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Others reach this machine so (may be repeated). [default: as before; at first by its addresses]",
+)
 
 
 def listening(joined: Joined | None, asked: str | None, advertised: tuple[str, ...] = ()) -> Listening:
@@ -59,13 +66,18 @@ def keep(joined: Joined, chosen: Listening) -> None:
         write_listening(joined, chosen)
 
 
-def addresses_of(chosen: Listening) -> list[str]:
-    """The addresses at which others reach what listens there, the most likely one first."""
+def addresses_told(chosen: Listening) -> list[str]:
+    """The addresses that the user has said by which others reach what listens there; none: all of the machine."""
     host, _, port = chosen.address.rpartition(":")
     if chosen.advertised:
         return [_with_port(one, int(port)) for one in chosen.advertised][:_MOST]
-    hosts = machine_hosts() if host in _EVERYWHERE else [host]
-    return [f"{one}:{port}" for one in hosts][:_MOST]
+    return [] if host in _EVERYWHERE else [chosen.address]
+
+
+def addresses_of(chosen: Listening) -> list[str]:
+    """The addresses at which others reach what listens there, the most likely one first."""
+    port = chosen.address.rpartition(":")[2]
+    return addresses_told(chosen) or [f"{one}:{port}" for one in machine_hosts()][:_MOST]
 
 
 def here(address: str) -> str:

@@ -21,8 +21,8 @@ from phalanx._identities import EXECUTOR, USER, read_private
 from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
 from phalanx.cli._examples import examples
 from phalanx.cli._founding import owner_name
-from phalanx.cli._joined import host_name, machine_facts, name_in
-from phalanx.cli._listening import LISTEN, keep, listening
+from phalanx.cli._joined import announce_at_hub, host_name, machine_facts, name_in
+from phalanx.cli._listening import ADVERTISE, LISTEN, addresses_told, keep, listening
 from phalanx.cli._running import running
 from phalanx.cli._streams import printable
 from phalanx.errors import IdentityError
@@ -47,9 +47,16 @@ _FILES = {"executor": EXECUTOR, "user": USER}
 @click.option("--as", "local", metavar="NAME", help="Call the grid so on this machine. [default: as its hub calls it]")
 @click.option("--no-start", is_flag=True, help="Join only. phalanx join GRID starts the executor later.")
 @LISTEN
+@ADVERTISE
 @donates
 def join(
-    token: str, name: str | None, local: str | None, no_start: bool, listen: str | None, donating: Donating
+    token: str,
+    name: str | None,
+    local: str | None,
+    no_start: bool,
+    listen: str | None,
+    advertised: tuple[str, ...],
+    donating: Donating,
 ) -> None:
     """Join a grid with a token, and donate this machine.
 
@@ -63,7 +70,7 @@ def join(
     if is_name(token) and is_joined(token):
         if name or local:
             raise click.UsageError("--name and --as are for joining with a token; this grid has been joined")
-        return _start(read_joined(token), listen, donating)
+        return _start(read_joined(token), listen, advertised, donating)
     joined, role, member = _join(token, name, local)
     click.echo(f"joined the grid {joined.name} as {member}")
     if role == "user":
@@ -71,7 +78,7 @@ def join(
     elif no_start:
         click.echo(f"to donate this machine: phalanx join {joined.name}")
     else:
-        _start(joined, listen, donating)
+        _start(joined, listen, advertised, donating)
     return None
 
 
@@ -138,7 +145,7 @@ def _remove_if_empty(joined: Joined) -> None:
             return
 
 
-def _start(joined: Joined, listen: str | None, donating: Donating) -> None:
+def _start(joined: Joined, listen: str | None, advertised: tuple[str, ...], donating: Donating) -> None:
     """Runs the executor of a grid that was joined, until it is ended."""
     if joined.hub.is_dir():
         raise IdentityError(f"this machine is the hub of the grid {joined.name}: start it with phalanx up")
@@ -147,12 +154,13 @@ def _start(joined: Joined, listen: str | None, donating: Donating) -> None:
             f"this account is a user of the grid {joined.name}, and has no executor to start; to donate the machine, "
             "ask an owner for a token: phalanx invite"
         )
-    chosen = listening(joined, listen)
+    chosen = listening(joined, listen, advertised)
     with running(joined, f"phalanx join {joined.name}"):
         good_identity(joined, joined.executor)
-        stays = [*joined.hubs], machine_facts(donating)
+        stays = [*joined.hubs], addresses_told(chosen), machine_facts(donating)
         with closing(start_executor(chosen.address, joined.executor, donating, grid=stays)) as service:
             ending = Ending()
             keep(joined, chosen)
             announce(service)
+            announce_at_hub(service, joined)
             ending.wait(service)

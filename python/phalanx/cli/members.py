@@ -94,7 +94,7 @@ def _show(found: list[Member], as_json: bool, watch: bool) -> None:
         return
     table = Table("name", "role", "here", "since", "address", "certificate until", "machine")
     for member in found:
-        here = "" if member.role == "user" else "yes" if member.is_here else "no"
+        here = "" if member.role != "executor" else "yes" if member.is_here else "no"
         times = (f"{time.astimezone():%Y-%m-%d %H:%M}" for time in (member.since, member.until))
         since, until = times
         table.add_row(member.name, member.role, here, since, member.address or "", until, _machine(member))

@@ -10,7 +10,6 @@ from phalanx import _native
 from phalanx._grids import (
     Joined,
     Listening,
-    dialler_of,
     folder_of,
     is_joined,
     joined_names,
@@ -22,8 +21,8 @@ from phalanx._identities import read_private
 from phalanx.cli import _founding
 from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
 from phalanx.cli._examples import examples
-from phalanx.cli._joined import as_typed, host_name, machine_facts, name_in
-from phalanx.cli._listening import LISTEN, addresses_of, here, keep, listening
+from phalanx.cli._joined import announce_at_hub, as_typed, host_name, machine_facts, name_in
+from phalanx.cli._listening import ADVERTISE, LISTEN, addresses_of, here, keep, listening
 from phalanx.cli._running import running
 from phalanx.errors import IdentityError
 
@@ -46,13 +45,7 @@ _FIRST = "executor", 1, 3600
 )
 @click.option("--hub-only", is_flag=True, help="Start the hub without an executor.")
 @LISTEN
-@click.option(
-    "--advertise",
-    "advertised",
-    multiple=True,
-    metavar="HOST[:PORT]",
-    help="Others reach this machine so (may be repeated). [default: as before; at first all addresses of the machine]",
-)
+@ADVERTISE
 @donates
 def up(name: str | None, hub_only: bool, listen: str | None, advertised: tuple[str, ...], donating: Donating) -> None:
     """Make this machine the hub of a grid.
@@ -76,12 +69,14 @@ def up(name: str | None, hub_only: bool, listen: str | None, advertised: tuple[s
     if not hub_only:
         _founding.make_member(joined, "executor", _executor_name(joined))
     with running(joined, "phalanx up"), ExitStack() as ending:
-        hub = _native.Hub(joined.folder, grid=joined.grid, owners=[owner], addresses=[*joined.hubs])
-        address, executor = _start(joined, chosen.address, hub, hub_only, donating, ending)
+        hub = _native.Hub(
+            joined.folder, grid=joined.grid, owners=[owner], addresses=[*joined.hubs], log_level=donating.log_level
+        )
+        ending.callback(hub.close)
+        executor = _start(joined, chosen.address, hub, hub_only, donating, ending)
         signals = Ending()
         if is_first:
-            token = _native.hub_invite(dialler_of(joined)[0], [here(address)], *_FIRST)
-            click.echo(f"phalanx join {token}")
+            click.echo(f"phalanx join {hub.invite(owner, *_FIRST)}")
             click.echo("this line is good for one machine, within an hour; for more, and for users: phalanx invite")
         keep(joined, chosen)
         signals.wait(executor)
@@ -126,15 +121,15 @@ def _at(joined: Joined, hubs: list[str]) -> Joined:
 
 def _start(
     joined: Joined, address: str, hub: _native.Hub, hub_only: bool, donating: Donating, ending: ExitStack
-) -> tuple[str, _native.Executor | None]:
-    """Starts the hub, alone or behind the door of an executor, and says so. Returns where it listens, and the executor.
-    The end closes it."""
+) -> _native.Executor | None:
+    """Starts the hub, alone or behind the door of an executor, and says so. Returns the executor. The end closes it."""
     if hub_only:
         server = ending.enter_context(closing(_native.HubServer(address, hub, donating.log_level)))
         click.echo(f"listening on {server.address} as the hub of {joined.name}")
-        return server.address, None
-    stays = [here(address)], machine_facts(donating)
+        return None
+    stays = [here(address)], [*joined.hubs], machine_facts(donating)
     service = start_executor(address, joined.executor, donating, hub=hub, grid=stays)
     ending.enter_context(closing(service))
     announce(service)
-    return service.address, service
+    announce_at_hub(service, joined)
+    return service
