@@ -309,7 +309,7 @@ def machines_of(name: str, identity: StrPath | None = None) -> JoinedHosts:
     joined = read_joined(name)
     hosts = JoinedHosts(joined, find_members(joined, identity))
     who, hubs = dialler_of(joined, identity)
-    _native.guide_to(who, joined.name, hubs)
+    _native.guide_to(who, joined.name, hubs, hosts.elsewhere())
     return hosts
 
 

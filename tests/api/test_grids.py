@@ -196,16 +196,14 @@ class TestNames:
         ]
         grid = px.Grid("lab")
         assert hub.asked == [ada]
-        assert grid.machines == {"ws7": "10.0.0.7:7300", "ws8": "10.0.0.8:7400"}
-        assert grid.certificates == {"10.0.0.7:7300": "ws7", "10.0.0.8:7400": "ws8"}
-        assert [grid.address(one) for one in ("ws7", "10.0.0.8", "other:1")] == [
-            "10.0.0.7:7300",
-            "10.0.0.8:7400",
-            "other:1",
-        ]
+        assert grid.machines == {"ws7": "ws7.lab.phalanx:7400", "ws8": "ws8.lab.phalanx:7400"}
+        addresses = {"10.0.0.7:7300": "ws7", "10.0.0.8:7400": "ws8"}
+        assert grid.certificates == {at: name for name, at in grid.machines.items()} | addresses
+        assert [grid.address(one) for one in ("ws7", "other:1")] == ["ws7.lab.phalanx:7400", "other:1"]
         dialler = grid.reach.dialler()
         assert dialler.text == ada
         assert dialler.certificates == grid.certificates
+        assert dialler.machines == {name: at for at, name in addresses.items()}  # for who cannot ask the hub
         assert dialler.file == str(joined.user)
         assert (dialler.known, dialler.revoked) == (
             str(joined.folder / "known_members"),
@@ -234,15 +232,15 @@ class TestNames:
         join(home, ada)
         hub.rows = [row("ws7", "10.0.0.7:7300"), row("ws8", "10.0.0.8:7300")]
         grid = px.Grid("lab").only("ws8")
-        assert grid.machines == {"ws8": "10.0.0.8:7300"}
-        assert grid.certificates == {"10.0.0.8:7300": "ws8"}
+        assert grid.machines == {"ws8": "ws8.lab.phalanx:7400"}
+        assert grid.certificates == {"ws8.lab.phalanx:7400": "ws8"}
         assert len(grid.members()) == 2
 
     def test_a_grid_travels_with_its_machines(self, home: Path, hub: FakeHub, ada: str) -> None:
         join(home, ada)
         hub.rows = [row("ws7", "10.0.0.7:7300")]
         grid = pickle.loads(pickle.dumps(px.Grid("lab")))
-        assert grid.machines == {"ws7": "10.0.0.7:7300"}
+        assert grid.machines == {"ws7": "ws7.lab.phalanx:7400"}
         assert len(hub.asked) == 1
 
     def test_without_executors_a_manager_says_what_to_do(self, home: Path, hub: FakeHub, ada: str) -> None:
@@ -280,12 +278,12 @@ class TestNames:
         join(home, ada)
         hub.rows = [row("a", "10.0.0.1:7400"), row("ws5", "10.0.0.5:7400"), row("ws9", "10.0.0.9:1", is_here=False)]
         grid = px.Grid("lab")
-        assert grid.space_address("jobs") == "10.0.0.5:7400/jobs"
-        assert grid.space_address("a/jobs") == "10.0.0.1:7400/jobs"
+        assert grid.space_address("jobs") == "ws5.lab.phalanx:7400/jobs"
+        assert grid.space_address("a/jobs") == "a.lab.phalanx:7400/jobs"
         with pytest.raises(px.errors.RecruitError, match="does not run"):
             grid.space("ws9/jobs")
         hub.rows = [row("a", "10.0.0.1:7400"), row("b", "10.0.0.2:7400"), row("b", "10.0.0.2:1", role="hub")]
-        assert px.Grid("lab").space_address("jobs") == "10.0.0.2:7400/jobs"
+        assert px.Grid("lab").space_address("jobs") == "b.lab.phalanx:7400/jobs"
         hub.rows = [row("a", "10.0.0.1:7400")]
         for call in (px.Grid("lab").space, lambda name: px.Space(f"lab/{name}")):
             with pytest.raises(px.errors.SpaceError, match="no executor runs at the hub of the grid lab, where jobs"):
@@ -300,7 +298,7 @@ class TestWithoutAHub:
         hub.rows = None
         with pytest.warns(UserWarning, match=r"no hub of the grid lab answers, so its members are .* \d\d:.*: 10"):
             grid = px.Grid("lab")
-        assert grid.machines == {"ws7": "10.0.0.7:7300"}
+        assert grid.machines == {"ws7": "ws7.lab.phalanx:7400"}
         with pytest.warns(UserWarning, match="no hub"):
             assert grid.members() == before
 

@@ -58,7 +58,7 @@ class TestAGrid:
         with acting_as(grid, member):
             with px.Manager("lab", contract=px.ParDegree(4)) as manager:
                 assert list(manager.map(abs, [-1, -2, -3])) == [1, 2, 3]
-                assert len(manager.summary().interpreters) == 4
+                until(lambda: len(manager.summary().interpreters) == 4, timeout=PATIENCE, what="four interpreters")
             with px.Grid("lab").only("ws7").manager(contract=px.ParDegree(1)) as manager:
                 assert manager.submit(abs, -1).result() == 1
 
@@ -194,7 +194,8 @@ class TestComingAndGoing:
         until(
             lambda: "ws7" not in lab.members() or not lab.members()["ws7"]["is_here"], timeout=PATIENCE, what="its end"
         )
-        lab.kill("ws7")
+        assert lab.running["ws7"].wait() == 1
+        assert "no executor of its grid any more" in lab.running["ws7"].stderr()
         assert "revoked" in lab.error("ws7", "join", "lab")
 
     def test_a_member_that_leaves_is_one_no_more(self, lab: Site) -> None:
@@ -206,7 +207,7 @@ class TestComingAndGoing:
         until(
             lambda: "ws7" not in lab.members() or not lab.members()["ws7"]["is_here"], timeout=PATIENCE, what="its end"
         )
-        lab.kill("ws7")
+        assert lab.running["ws7"].wait() == 1
         lab.join("ws7", lab.invite())  # the name is free again
         lab.await_members(ws7=True)
 

@@ -12,7 +12,7 @@ mod prolonging;
 mod sent;
 
 pub use crate::transport::{
-    Dialled, Guide, RELAYED, Target, Transport, dial, dial_by, executors_of, guide, host_of, look_up, member_at,
+    Dialled, Guide, RELAYED, Target, Transport, Watcher, dial, dial_by, guide, host_of, look_up, member_at, watch,
 };
 pub use sent::finish;
 

@@ -318,6 +318,11 @@ impl Executor {
         lock(&self.stay).as_ref().map(Stay::status)
     }
 
+    /// Why the executor is no member of its grid any more. `None`: it is one, or it has no hub.
+    pub fn expelled(&self) -> Option<String> {
+        lock(&self.stay).as_ref().and_then(Stay::expelled)
+    }
+
     /// Waits until a hub has let the executor in, or for so long. Whether one has.
     pub fn wait_for_hub(&self, patience: Duration) -> bool {
         let waiting = lock(&self.stay).as_ref().map(Stay::waiting);

@@ -12,7 +12,7 @@ use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, LevelSet, Levels, Policy};
 use phalanx_core::wire::{FromExecutor, Given, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, decode};
 use phalanx_net::address::{Address, DEFAULT_PORT};
-use phalanx_net::dial::{Expected, Introduced, Target, dial, executors_of, host_of};
+use phalanx_net::dial::{Expected, Introduced, Target, Watcher, dial, host_of, watch};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Client, IdentityError, Member, Role, Scope};
 use phalanx_net::link::{Link, Reader};
@@ -189,8 +189,9 @@ impl Executors {
         let executors = Executors { hosts, program, next_request: AtomicU32::new(1), choosing: Mutex::new(()) };
         executors.check_contract(asked, &reached)?;
         if let Some(grid) = grid {
-            let hosts = executors.hosts.clone();
-            thread::Builder::new().name("phalanx-discover".into()).spawn(move || discover(&hosts, &grid, host))?;
+            let (hosts, watch) = (executors.hosts.clone(), watch(&grid)?);
+            let discovering = move || discover(&hosts, (&grid, watch), host);
+            thread::Builder::new().name("phalanx-discover".into()).spawn(discovering)?;
         }
         Ok(executors)
     }
@@ -286,7 +287,7 @@ impl Drop for Executors {
 
 /// Looks who is in the grid, as long as the manager is open. Executors that have come are added once they were reached. Those that have
 /// gone are left out once their control link has ended.
-fn discover(hosts: &Hosts, grid: &str, host: impl Fn(Address) -> Arc<Host>) {
+fn discover(hosts: &Hosts, (grid, mut watch): (&str, Watcher), host: impl Fn(Address) -> Arc<Host>) {
     let mut failed: HashMap<String, Instant> = HashMap::new();
     loop {
         let until = Instant::now() + DISCOVER;
@@ -296,7 +297,7 @@ fn discover(hosts: &Hosts, grid: &str, host: impl Fn(Address) -> Arc<Host>) {
             }
             thread::sleep(PAUSE);
         }
-        let Ok(here) = executors_of(grid) else { continue }; // the hub is away; what is known stays
+        let Ok(here) = watch() else { continue }; // the hub is away; what is known stays
         let here: Vec<Address> =
             here.iter().map(|name| Address { host: host_of(name, grid), port: DEFAULT_PORT }).collect();
         let (known, gone): (Vec<_>, Vec<_>) = hosts.all().into_iter().partition(|it| here.contains(&it.address));

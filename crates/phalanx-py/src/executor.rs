@@ -149,6 +149,12 @@ impl Executor {
         self.executor.hub_status()
     }
 
+    /// Why the executor is no member of its grid any more. None: it is one, or it has no hub.
+    #[getter]
+    fn expelled(&self) -> Option<String> {
+        self.executor.expelled()
+    }
+
     /// Waits until a hub has let the executor in, at most for so many seconds. Whether one has.
     fn wait_for_hub(&self, py: Python<'_>, seconds: f64) -> bool {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();

@@ -7,10 +7,11 @@ use phalanx_core::wire::hub::{Facts, FromHub, Row, ToHub};
 use phalanx_net::identity::{Authority, Member, Role, first_certificate, role_and_name, to_hex};
 use phalanx_node::hub as node;
 use phalanx_node::log::{Log, Severity};
-use phalanx_node::membership::{AskError, AtHub, Paths, come_back, join};
+use phalanx_node::membership::{AskError, AtHub, Paths, come_back, join, why};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use std::time::Duration;
 fn asked(error: AskError) -> PyErr {
     match error {
         AskError::Unreachable(_) | AskError::Ended(_) => raise("RecruitError", error),
-        AskError::Refused(_) | AskError::Identity(_) => raise("IdentityError", error),
+        AskError::Refused(_) | AskError::NoMember(_) | AskError::Identity(_) => raise("IdentityError", error),
     }
 }
 
@@ -167,7 +168,12 @@ fn at_hub<T: Send>(
     ask: impl FnOnce(&mut AtHub) -> Result<T, AskError> + Send,
 ) -> PyResult<T> {
     let dialler = dialler.read_member()?;
-    py.detach(|| AtHub::open(dialler.member(), hubs).and_then(|mut at_hub| ask(&mut at_hub))).map_err(asked)
+    let member = dialler.member();
+    let done = py.detach(|| match AtHub::open(member, hubs).and_then(|mut at_hub| ask(&mut at_hub)) {
+        Err(AskError::Ended(error)) => Err(why(member, hubs).unwrap_or(AskError::Ended(error))),
+        done => done,
+    });
+    done.map_err(asked)
 }
 
 fn one<T>(answer: FromHub, read: impl FnOnce(FromHub) -> Option<T>) -> Result<T, AskError> {
@@ -246,10 +252,11 @@ pub fn hub_renew<'py>(
     Ok(Some(PyString::new(py, &text)))
 }
 
-/// From now on, this process reaches the members of the grid by name (`ws7.lab.phalanx`), directly or through a hub.
+/// From now on, this process reaches the members of the grid by name (`ws7.lab.phalanx`), directly or through a hub. `known`: where they
+/// were last, for when no hub answers.
 #[pyfunction]
-pub fn guide_to(dialler: Dialler, grid: &str, hubs: Vec<String>) -> PyResult<()> {
+pub fn guide_to(dialler: Dialler, grid: &str, hubs: Vec<String>, known: HashMap<String, String>) -> PyResult<()> {
     let dialler = dialler.read_member()?;
-    Paths::register(grid, dialler.member().clone(), hubs);
+    Paths::register(grid, dialler.member().clone(), hubs, known);
     Ok(())
 }

@@ -18,6 +18,7 @@ from phalanx._commands import library_variables
 from phalanx._identities import EXECUTOR, identity_file, read_identity, revoked_lists
 from phalanx._program import VARIABLE
 from phalanx.cli._numbers import Count
+from phalanx.errors import IdentityError
 from phalanx.hosts import COMMAND, PYTHON
 from phalanx.security import Rules, policy_words
 from phalanx.space import _serve
@@ -220,7 +221,11 @@ class Ending:
             signal.signal(number, lambda *_: self._stop.set())
 
     def wait(self, executor: _native.Executor | None = None) -> None:
-        """Waits for the end. An executor looks after its certificate meanwhile."""
+        """Waits for the end. An executor looks after its certificate meanwhile. Raises IdentityError if it is no member
+        of its grid any more."""
         while not self._stop.wait(_LOOK):
-            if executor is not None:
-                executor.look_at_certificate()
+            if executor is None:
+                continue
+            executor.look_at_certificate()
+            if (why := executor.expelled) is not None:
+                raise IdentityError(f"this machine is no executor of its grid any more: {why}")

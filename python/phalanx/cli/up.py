@@ -79,7 +79,11 @@ def up(name: str | None, hub_only: bool, listen: str | None, advertised: tuple[s
             click.echo(f"phalanx join {hub.invite(owner, *_FIRST)}")
             click.echo("this line is good for one machine, within an hour; for more, and for users: phalanx invite")
         keep(joined, chosen)
-        signals.wait(executor)
+        try:
+            signals.wait(executor)
+        except IdentityError as error:
+            click.echo(f"{error}; the hub goes on", err=True)
+            signals.wait()
 
 
 def name_of_hub() -> str:

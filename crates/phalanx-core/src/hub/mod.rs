@@ -110,6 +110,11 @@ impl Hub {
         vec![self.keep(asking.who, member)]
     }
 
+    /// Whether this key is or was a member's.
+    pub fn knows(&self, asking: &Asking) -> bool {
+        self.members.get(&asking.who).is_some_and(|it| it.key == asking.key)
+    }
+
     /// Checks that a user is an owner.
     pub fn check_owner(&self, name: &str) -> Result<(), Refusal> {
         let owner = self.members.get(&Who::user(name)).filter(|it| it.is_owner && it.state.is_in());

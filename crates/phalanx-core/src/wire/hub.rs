@@ -41,6 +41,8 @@ pub enum ToHub {
     Join { secret: [u8; 16], phalanx: String },
     /// Over a joining link: a member whose certificate has ended asks for a new one.
     Return { phalanx: String },
+    /// Over a joining link: a member whose link the hub has ended asks why.
+    Why { phalanx: String },
     /// An executor is here. Others reach it at its `addresses`; none: at its `port` where the hub sees it.
     Enter { addresses: Vec<String>, port: u16, facts: Facts, phalanx: String },
     /// The sender is still here.
@@ -89,6 +91,10 @@ pub enum FromHub {
     Left,
     /// The request is refused.
     Refused { reason: String },
+    /// Whoever asks is no member, or no more. Asking again does not help.
+    NoMember { reason: String },
+    /// Whoever asks is a member.
+    Member,
     /// News of the grid.
     News(News),
 }

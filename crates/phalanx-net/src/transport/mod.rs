@@ -9,7 +9,7 @@ mod named;
 mod tcp;
 mod unix;
 
-pub use named::{Guide, RELAYED, executors_of, guide, host_of, member_at};
+pub use named::{Guide, RELAYED, Watcher, guide, host_of, member_at, watch};
 pub use tcp::look_up;
 
 use crate::address::Address;

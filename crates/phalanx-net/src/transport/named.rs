@@ -27,12 +27,12 @@ pub trait Guide: Debug + Send + Sync {
     /// There is no such member, it is not here, or no path leads to it.
     fn dial(&self, member: &str, patience: Duration) -> io::Result<Dialled>;
 
-    /// The names of the executors that are here.
-    ///
-    /// # Errors
-    /// Nobody can be asked.
-    fn executors(&self) -> io::Result<Vec<String>>;
+    /// For looking, again and again, which executors are here.
+    fn watch(&self) -> Watcher;
 }
+
+/// Returns the names of the executors that are here, or why nobody can be asked.
+pub type Watcher = Box<dyn FnMut() -> io::Result<Vec<String>> + Send>;
 
 /// The guide of each grid.
 fn guides() -> &'static Mutex<BTreeMap<String, Arc<dyn Guide>>> {
@@ -55,12 +55,12 @@ pub fn member_at(address: &Address) -> Option<String> {
     meant(address).map(|(member, _)| member)
 }
 
-/// The names of a grid's executors that are here.
+/// For looking which executors of a grid are here.
 ///
 /// # Errors
-/// No guide leads to the grid, or it can ask nobody.
-pub fn executors_of(grid: &str) -> io::Result<Vec<String>> {
-    guide_of(grid)?.executors()
+/// No guide leads to the grid.
+pub fn watch(grid: &str) -> io::Result<Watcher> {
+    Ok(guide_of(grid)?.watch())
 }
 
 fn guide_of(grid: &str) -> io::Result<Arc<dyn Guide>> {
@@ -101,8 +101,8 @@ mod tests {
             Err(io::Error::other(format!("{member} was asked for")))
         }
 
-        fn executors(&self) -> io::Result<Vec<String>> {
-            Ok(vec!["ws7".to_owned()])
+        fn watch(&self) -> Watcher {
+            Box::new(|| Ok(vec!["ws7".to_owned()]))
         }
     }
 
@@ -116,8 +116,9 @@ mod tests {
         assert_eq!(asked("ws7.attic.phalanx"), "ws7 was asked for");
         assert_eq!(asked(&host_of("WS7", "ATTIC")), "ws7 was asked for");
         assert!(asked("ws7.cellar.phalanx").contains("does not know the grid cellar"));
-        assert_eq!(executors_of("attic").expect("has a guide"), ["ws7"]);
-        executors_of("cellar").expect_err("has none");
+        let mut watcher = watch("attic").expect("has a guide");
+        assert_eq!(watcher().expect("knows one"), ["ws7"]);
+        assert!(watch("cellar").is_err());
         for other in ["attic.phalanx", "ws7.attic.phalanx.example.invalid"] {
             assert_eq!(meant(&Address { host: other.to_owned(), port: 7400 }), None);
         }

@@ -28,7 +28,12 @@ impl Hub {
         let (link, mut reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
         let asked = hear(&mut reader)?;
         match self.admit(asked, &shown, ended.map(drop)) {
-            Ok((Who { role, name }, pem)) => {
+            Ok(None) => {
+                tell(&link, &FromHub::Member);
+                await_end(reader);
+                Ok(())
+            }
+            Ok(Some((Who { role, name }, pem))) => {
                 self.log.info(format!("the {role} {name} joins from {from}"));
                 let (grid, hubs) = (self.grid.clone(), self.addresses());
                 tell_with(&link, &FromHub::Welcome { grid, hubs }, pem.into_bytes());
@@ -36,25 +41,32 @@ impl Hub {
                 Ok(())
             }
             Err(error) => {
-                tell(&link, &FromHub::Refused { reason: error.to_string() });
+                tell(&link, &error.answer());
                 await_end(reader);
                 Err(refused(error.to_string()))
             }
         }
     }
 
-    /// `shown`: the request or the certificate of the peer. `ended`: whether that is the certificate of somebody who was a member.
-    fn admit(&self, asked: ToHub, shown: &[u8], ended: Result<(), IdentityError>) -> Result<(Who, String), HubError> {
-        let (ToHub::Join { phalanx, .. } | ToHub::Return { phalanx }) = &asked else {
+    /// `shown`: the request or the certificate of the peer. `ended`: whether that is the certificate of somebody who was a member. `None`:
+    /// who asks is a member, and has asked for nothing else.
+    fn admit(
+        &self,
+        asked: ToHub,
+        shown: &[u8],
+        ended: Result<(), IdentityError>,
+    ) -> Result<Option<(Who, String)>, HubError> {
+        let (ToHub::Join { phalanx, .. } | ToHub::Return { phalanx } | ToHub::Why { phalanx }) = &asked else {
             return Err(HubError::Other("this is a joining link".to_owned()));
         };
         check_version(&"the machine that joins", phalanx).map_err(HubError::Other)?;
+        if let ToHub::Join { secret, .. } = asked {
+            return self.join(secret, shown).map(Some);
+        }
+        ended?;
         match asked {
-            ToHub::Join { secret, .. } => self.join(secret, shown),
-            _ => {
-                ended?;
-                self.renew(shown)
-            }
+            ToHub::Return { .. } => self.renew(shown).map(Some),
+            _ => self.known(shown).map(|_| None),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::quota::Quota;
 use phalanx_core::error::SpaceError;
 use phalanx_core::hub as engine;
 use phalanx_core::hub::{Asking, Change, Good, Refusal, Token, Who};
-use phalanx_core::wire::hub::Facts;
+use phalanx_core::wire::hub::{Facts, FromHub};
 use phalanx_net::identity::{Authority, IdentityError, Member, Role, random_token};
 use phalanx_net::sync::lock;
 use relaying::Meetings;
@@ -64,6 +64,19 @@ pub enum HubError {
     /// The request is none, or comes from another version.
     #[error("{0}")]
     Other(String),
+}
+
+impl HubError {
+    /// The answer to whoever has asked.
+    fn answer(&self) -> FromHub {
+        let reason = self.to_string();
+        match self {
+            HubError::Refused(Refusal::NoMember(_)) | HubError::Identity(IdentityError::Revoked(_)) => {
+                FromHub::NoMember { reason }
+            }
+            _ => FromHub::Refused { reason },
+        }
+    }
 }
 
 /// What a hub is made of.
@@ -238,9 +251,10 @@ impl Hub {
     fn found(&self, founders: Vec<(String, bool)>) -> Result<(), HubError> {
         for (pem, is_owner) in founders {
             let (asking, good) = signing::founder(&self.issuer, &pem)?;
-            self.change(|engine, now| match engine.check_member(&asking) {
-                Ok(()) => Ok(Vec::new()),
-                Err(_) => Ok(engine.found(now, asking, good, is_owner)),
+            // One that was expelled stays so.
+            self.change(|engine, now| match engine.knows(&asking) {
+                true => Ok(Vec::new()),
+                false => Ok(engine.found(now, asking, good, is_owner)),
             })?;
         }
         Ok(())

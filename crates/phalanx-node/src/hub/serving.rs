@@ -80,13 +80,13 @@ impl Hub {
         let from = peer.from.ok_or_else(|| refused("hubs are reached over the network"))?;
         let (shaken, role, name) = peer.offer(&self.member.newest(), LEVELS.exactly())?;
         let certificate = shaken.peer_certificate().to_vec();
-        let entered = self.links.enter(&format!("{} {name}", role.name()));
-        let admitted = entered.and_then(|entered| Ok((entered, self.known(&certificate).map_err(io::Error::other)?)));
+        let entered = self.links.enter(&format!("{} {name}", role.name())).map_err(HubError::from);
+        let admitted = entered.and_then(|entered| Ok((entered, self.known(&certificate)?)));
         peer.proved();
         let (link, reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
         let (_entered, asking) = match admitted {
             Ok(admitted) => admitted,
-            Err(why) => return Err(turn_away(&link, reader, &FromHub::Refused { reason: why.to_string() }, why)),
+            Err(why) => return Err(turn_away(&link, reader, &why.answer(), refused(why.to_string()))),
         };
         let number = self.next_link.fetch_add(1, Ordering::Relaxed);
         let news = Mutex::new(Exchange::new(self.member.news()));
@@ -123,7 +123,7 @@ impl Hub {
                 Err(error) => {
                     let Who { role, name } = &linked.asking.who;
                     self.log.info(format!("the {role} {name} was refused: {error}"));
-                    tell(&linked.link, &FromHub::Refused { reason: error.to_string() });
+                    tell(&linked.link, &error.answer());
                 }
             },
         }
@@ -162,7 +162,7 @@ impl Hub {
                 self.leave(who)?;
                 (FromHub::Left, nothing)
             }
-            ToHub::Join { .. } | ToHub::Return { .. } => {
+            ToHub::Join { .. } | ToHub::Return { .. } | ToHub::Why { .. } => {
                 return Err(HubError::Other("this is no joining link".to_owned()));
             }
             ToHub::Beat | ToHub::News(_) => unreachable!("is no request"),

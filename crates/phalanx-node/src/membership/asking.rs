@@ -143,6 +143,7 @@ impl AtHub {
         }
         match answer.expect("was heard") {
             (FromHub::Refused { reason }, _) => Err(AskError::Refused(printable(&reason))),
+            (FromHub::NoMember { reason }, _) => Err(AskError::NoMember(printable(&reason))),
             answer => Ok(answer),
         }
     }

@@ -44,6 +44,16 @@ pub fn come_back(member: &Member, hubs: &[String]) -> Result<String, AskError> {
     Ok(certificates)
 }
 
+/// Asks why a hub has ended the link of this member. A hub that has revoked a certificate hangs up on it. `None`: it is a member, or no hub
+/// can be asked.
+pub fn why(member: &Member, hubs: &[String]) -> Option<AskError> {
+    let joining = Joining::of(member).ok()?;
+    match ask(&joining, hubs, &ToHub::Why { phalanx: VERSION.to_owned() }) {
+        Err(error @ (AskError::NoMember(_) | AskError::Refused(_))) => Some(error),
+        _ => None,
+    }
+}
+
 fn ask(joining: &Joining, hubs: &[String], asked: &ToHub) -> Result<(String, Vec<String>, String), AskError> {
     first(hubs, |address| {
         let call = || {

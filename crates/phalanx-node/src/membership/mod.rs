@@ -6,7 +6,7 @@ mod paths;
 mod staying;
 
 pub use asking::{AtHub, hub_address};
-pub use joining::{Joined, come_back, join};
+pub use joining::{Joined, come_back, join, why};
 pub use paths::Paths;
 pub use staying::{BEAT, Come, Stay, Telling};
 
@@ -23,6 +23,9 @@ pub enum AskError {
     /// The hub refuses.
     #[error("{0}")]
     Refused(String),
+    /// This end is no member, or no more.
+    #[error("{0}")]
+    NoMember(String),
     /// This end's identity is at fault.
     #[error(transparent)]
     Identity(#[from] IdentityError),

@@ -7,7 +7,7 @@ use crate::dial::DIAL_PATIENCE;
 use phalanx_core::wire::decode;
 use phalanx_core::wire::hub::{FromHub, Row, ToHub};
 use phalanx_net::address::Address;
-use phalanx_net::dial::{Dialled, Expected, Guide, RELAYED, Target, dial, guide, host_of};
+use phalanx_net::dial::{Dialled, Expected, Guide, RELAYED, Target, Watcher, dial, guide, host_of};
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::preamble::Preamble;
 use phalanx_net::sync::lock;
@@ -22,17 +22,16 @@ use std::time::{Duration, Instant};
 const DIRECT_PATIENCE: Duration = Duration::from_millis(700);
 /// A member without a direct path is tried directly again after this time, because its network may have changed.
 const AGAIN: Duration = Duration::from_secs(30);
-/// A link to the hub that was not used for this long is opened anew.
-const IDLE: Duration = Duration::from_secs(30);
 
 /// The ways to the members of one grid.
 pub struct Paths {
     grid: String,
     member: Member,
     hubs: Vec<String>,
+    /// Where each member was last, for when no hub answers.
+    last: HashMap<String, String>,
     /// The way to each member that was reached.
     known: Mutex<HashMap<String, Path>>,
-    at_hub: Mutex<Option<(AtHub, Instant)>>,
 }
 
 /// How a member is reached.
@@ -51,38 +50,13 @@ impl fmt::Debug for Paths {
 }
 
 impl Paths {
-    /// From now on, this process reaches the members of the grid by name, as this member.
-    pub fn register(grid: &str, member: Member, hubs: Vec<String>) {
-        let (known, at_hub) = (Mutex::default(), Mutex::default());
-        guide(grid, Arc::new(Paths { grid: grid.to_owned(), member, hubs, known, at_hub }));
+    /// From now on, this process reaches the members of the grid by name, as this member. `last`: where they were last.
+    pub fn register(grid: &str, member: Member, hubs: Vec<String>, last: HashMap<String, String>) {
+        guide(grid, Arc::new(Paths { grid: grid.to_owned(), member, hubs, last, known: Mutex::default() }));
     }
 
-    /// Asks a hub.
-    fn ask(&self, request: &ToHub) -> Result<(FromHub, Vec<u8>, Address), AskError> {
-        self.use_hub(|hub| hub.ask(request)).map(|((message, body), address)| (message, body, address))
-    }
-
-    /// Uses the link to a hub that is open, or another one. Also returns where the hub is.
-    fn use_hub<T>(&self, work: impl Fn(&mut AtHub) -> Result<T, AskError>) -> Result<(T, Address), AskError> {
-        let mut at_hub = lock(&self.at_hub);
-        let open = at_hub.take().filter(|(link, used)| used.elapsed() < IDLE && !link.has_ended());
-        let was_open = open.is_some();
-        let mut link = match open {
-            Some((link, _)) => link,
-            None => AtHub::open(&self.member, &self.hubs)?,
-        };
-        let mut done = work(&mut link);
-        if was_open && matches!(done, Err(AskError::Ended(_))) {
-            link = AtHub::open(&self.member, &self.hubs)?; // the hub has ended since
-            done = work(&mut link);
-        }
-        let address = link.address().clone();
-        *at_hub = Some((link, Instant::now()));
-        done.map(|done| (done, address))
-    }
-
-    fn addresses(&self, member: &str) -> Result<Vec<String>, AskError> {
-        let (answer, body, _) = self.ask(&ToHub::Find { name: member.to_owned() })?;
+    fn addresses(&self, at_hub: &mut AtHub, member: &str) -> Result<Vec<String>, AskError> {
+        let (answer, body) = at_hub.ask(&ToHub::Find { name: member.to_owned() })?;
         let FromHub::Members { .. } = answer else { return Err(other()) };
         let rows: Vec<Row> = decode(&body).map_err(io::Error::other)?;
         let row = rows.into_iter().next().ok_or_else(other)?;
@@ -107,10 +81,11 @@ impl Paths {
         addresses.iter().find_map(prove)
     }
 
-    fn through_hub(&self, member: &str, patience: Duration) -> Result<Dialled, AskError> {
-        let (answer, _, hub) = self.ask(&ToHub::Reach { name: member.to_owned() })?;
-        let FromHub::Reached { token } = answer else { return Err(other()) };
-        let socket = dial(&(&hub).into(), DIAL_PATIENCE)?.through(token, patience)?;
+    fn through_hub(&self, at_hub: &mut AtHub, member: &str, patience: Duration) -> Result<Dialled, AskError> {
+        let FromHub::Reached { token } = at_hub.ask(&ToHub::Reach { name: member.to_owned() })?.0 else {
+            return Err(other());
+        };
+        let socket = dial(&at_hub.address().into(), DIAL_PATIENCE)?.through(token, patience)?;
         let again = Target::Host(Address { host: host_of(member, &self.grid), port: 0 });
         Ok(Dialled { socket, address: Some(SocketAddr::new(RELAYED, 0)), again })
     }
@@ -122,22 +97,36 @@ impl Paths {
                 return Ok(dialled);
             }
         }
-        if !matches!(known, Some(Path::Relayed(since)) if since.elapsed() < AGAIN) {
-            let direct = self.directly(member, &self.addresses(member)?, patience.min(DIRECT_PATIENCE));
-            if let Some(dialled) = direct {
-                if let Some(address) = dialled.address {
-                    lock(&self.known).insert(member.to_owned(), Path::Direct(address));
-                }
-                return Ok(dialled);
+        let direct = patience.min(DIRECT_PATIENCE);
+        let mut at_hub = match AtHub::open(&self.member, &self.hubs) {
+            Ok(at_hub) => at_hub,
+            Err(error @ AskError::Unreachable(_)) => {
+                let last = self.last.get(member).map(|it| self.directly(member, std::slice::from_ref(it), direct));
+                return last.flatten().map_or(Err(error), |dialled| Ok(self.remember(member, dialled)));
+            }
+            Err(error) => return Err(error),
+        };
+        let relayed = match known {
+            Some(Path::Relayed(since)) if since.elapsed() < AGAIN => Some(since),
+            _ => None,
+        };
+        if relayed.is_none() {
+            let addresses = self.addresses(&mut at_hub, member)?;
+            if let Some(dialled) = self.directly(member, &addresses, direct) {
+                return Ok(self.remember(member, dialled));
             }
         }
-        let dialled = self.through_hub(member, patience)?;
-        let since = match known {
-            Some(Path::Relayed(since)) if since.elapsed() < AGAIN => since,
-            _ => Instant::now(),
-        };
-        lock(&self.known).insert(member.to_owned(), Path::Relayed(since));
+        let dialled = self.through_hub(&mut at_hub, member, patience)?;
+        lock(&self.known).insert(member.to_owned(), Path::Relayed(relayed.unwrap_or_else(Instant::now)));
         Ok(dialled)
+    }
+
+    /// Remembers a direct path.
+    fn remember(&self, member: &str, dialled: Dialled) -> Dialled {
+        if let Some(address) = dialled.address {
+            lock(&self.known).insert(member.to_owned(), Path::Direct(address));
+        }
+        dialled
     }
 }
 
@@ -149,9 +138,17 @@ impl Guide for Paths {
         })
     }
 
-    fn executors(&self) -> io::Result<Vec<String>> {
-        let rows = self.use_hub(AtHub::members).map_err(io::Error::other)?.0.0;
-        let here = rows.into_iter().filter(|row| row.is_here && row.role == Role::Executor.name());
-        Ok(here.map(|row| row.name).collect())
+    fn watch(&self) -> Watcher {
+        let (member, hubs, mut open) = (self.member.clone(), self.hubs.clone(), None);
+        Box::new(move || {
+            let mut at_hub = match open.take().filter(|it: &AtHub| !it.has_ended()) {
+                Some(at_hub) => at_hub,
+                None => AtHub::open(&member, &hubs).map_err(io::Error::other)?,
+            };
+            let (rows, _) = at_hub.members().map_err(io::Error::other)?;
+            open = Some(at_hub);
+            let here = rows.into_iter().filter(|row| row.is_here && row.role == Role::Executor.name());
+            Ok(here.map(|row| row.name).collect())
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! An executor's stay at a hub: it is known there while it runs, keeps its certificate good, and hears news of the grid.
 
 use super::asking::{AtHub, hub_address};
-use super::{AskError, come_back};
+use super::{AskError, come_back, why};
 use crate::control::{tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, printable};
 use crate::learned::log_learned;
@@ -64,7 +64,8 @@ impl Waiting {
     /// Waits until a hub has let the executor in, or for so long. Whether one has.
     pub fn until_in(&self, patience: Duration) -> bool {
         let state = lock(&self.0.state);
-        let waited = self.0.changed.wait_timeout_while(state, patience, |it| !it.was_in && !it.is_over);
+        let waited =
+            self.0.changed.wait_timeout_while(state, patience, |it| !it.was_in && !it.is_over && it.expelled.is_none());
         waited.is_ok_and(|(state, _)| state.was_in)
     }
 }
@@ -89,6 +90,8 @@ struct State {
     status: String,
     /// Whether the hub has let the executor in, at least once.
     was_in: bool,
+    /// Why the executor is no member any more.
+    expelled: Option<String>,
 }
 
 impl Stay {
@@ -98,7 +101,7 @@ impl Stay {
     /// The system starts no thread.
     pub fn begin(member: Member, hubs: Vec<String>, telling: Telling, come: Come, log: Log) -> io::Result<Stay> {
         let status = "the hub was not reached yet".to_owned();
-        let state = Mutex::new(State { hubs, is_over: false, link: None, status, was_in: false });
+        let state = Mutex::new(State { hubs, is_over: false, link: None, status, was_in: false, expelled: None });
         let coming = Quota::new("connections that the hub asks for", MOST_COMING, MOST_COMING);
         let shared = Arc::new(Shared { member, telling, come, coming, log, state, changed: Condvar::new() });
         let staying = shared.clone();
@@ -109,6 +112,11 @@ impl Stay {
     /// How the executor and its hub are, for people.
     pub fn status(&self) -> String {
         lock(&self.shared.state).status.clone()
+    }
+
+    /// Why the executor is no member any more, if it is none.
+    pub fn expelled(&self) -> Option<String> {
+        lock(&self.shared.state).expelled.clone()
     }
 
     /// For waiting until the hub has let the executor in.
@@ -140,8 +148,13 @@ impl Shared {
         let mut pause = FIRST_PAUSE;
         while !lock(&self.state).is_over {
             let began = Instant::now();
-            match self.stay_once() {
+            match self.stay_once().and_then(|()| self.look_whether_member()) {
                 Ok(()) => self.note("the link to the hub has ended"),
+                Err(AskError::NoMember(why)) => return self.end_as_expelled(why),
+                Err(AskError::Ended(error)) => match self.look_whether_member() {
+                    Err(AskError::NoMember(why)) => return self.end_as_expelled(why),
+                    _ => self.note(&error.to_string()),
+                },
                 Err(error) => self.note(&error.to_string()),
             }
             pause = if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
@@ -149,6 +162,22 @@ impl Shared {
             let state = lock(&self.state);
             drop(self.changed.wait_timeout_while(state, cut, |it| !it.is_over));
         }
+    }
+
+    /// A hub that has expelled a member hangs up on it.
+    fn look_whether_member(&self) -> Result<(), AskError> {
+        let (hubs, is_over) = {
+            let state = lock(&self.state);
+            (state.hubs.clone(), state.is_over)
+        };
+        if is_over { Ok(()) } else { why(&self.member, &hubs).map_or(Ok(()), Err) }
+    }
+
+    fn end_as_expelled(&self, why: String) {
+        self.log.warning(&why);
+        let mut state = lock(&self.state);
+        (state.link, state.status, state.expelled) = (None, why.clone(), Some(why));
+        self.changed.notify_all();
     }
 
     fn note(&self, status: &str) {

@@ -202,7 +202,7 @@ fn members_are_reached_by_name_directly_and_through_the_hub() {
     let (direct, _) = lab.executor("near", Telling::default());
     let (_relayed, _) = lab.executor("far", unreachable);
     let ada = lab.ada();
-    Paths::register("lab", ada.clone(), lab.hubs.clone());
+    Paths::register("lab", ada.clone(), lab.hubs.clone(), HashMap::new());
     let at = |name: &str| Address { host: format!("{name}.lab.phalanx"), port: 7400 };
     for name in ["near", "far"] {
         let named = HashMap::from([(at(name).to_string(), name.to_owned())]);
