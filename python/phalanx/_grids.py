@@ -33,6 +33,8 @@ from phalanx.words import StrPath
 GRIDS, AUTHORITIES = "grids", "authorities"
 #: The files of a grid's folder, and the folder of its hub.
 GRID, MEMBERS, LISTENING, HUB = "grid.json", "members.json", "listening.json", "hub"
+#: The end of addresses by which members are called instead of where they are: no domain of the internet has it.
+_DOMAIN = ".phalanx"
 #: Longest file that is read, in bytes: 100 000 members need 40 MB.
 _LONGEST = 64 << 20
 #: Most hubs of a grid.
@@ -87,10 +89,9 @@ class JoinedHosts(Hosts):
         hubs = {member.name for member in members if member.role == "hub"}
         self._direct = {it.name: it.address for it in executors if it.is_here and it.address is not None}
         self.path, self.trusted, self.joined, self.growing = None, [], joined, joined.name
-        self.machines = {name: f"{name}.{joined.name}.phalanx:{PORT}" for name in self._direct}
+        self.machines = {name: f"{name}.{joined.name}{_DOMAIN}:{PORT}" for name in self._direct}
         self.addresses = list(self.machines.values())
-        named = [*self.machines.items(), *self._direct.items()]
-        self.certificates = {address: name for name, address in named}
+        self.certificates = {at: name for name, at in [*self.machines.items(), *self._direct.items()]}
         self.away = {it.name: it for it in executors if it.name not in self._direct}
         at_hub = (name for name, at in self._direct.items() if name in hubs or at in joined.hubs)
         self.at_hub = self.machines.get(next(at_hub, ""))
@@ -311,6 +312,12 @@ def machines_of(name: str, identity: StrPath | None = None) -> JoinedHosts:
     who, hubs = dialler_of(joined, identity)
     _native.guide_to(who, joined.name, hubs, hosts.elsewhere())
     return hosts
+
+
+def member_at(address: str) -> str:
+    """The name of the member that an address names, as ``ws7.lab.phalanx:7400`` does; another address as it is."""
+    host = address.rpartition(":")[0]
+    return host.partition(".")[0] if host.endswith(_DOMAIN) else address
 
 
 def read_machines(machines: Machines | None, identity: StrPath | None = None) -> Hosts | None:

@@ -9,7 +9,7 @@ from phalanx import _native
 from phalanx._grids import JoinedHosts, find_members
 from phalanx._reach import Reach
 from phalanx.errors import RecruitError, SpaceError
-from phalanx.hosts import Machines, is_file
+from phalanx.hosts import Hosts, Machines, is_file
 from phalanx.security import Rules
 from phalanx.words import Level, Placement, Policy, StrPath
 
@@ -408,7 +408,12 @@ class Grid:
 
 def _again(reach: Reach) -> Grid:
     """A grid where it is unpickled. A process at an executor does not have the user's identity file. It acts for the
-    user as far as the user's program has delegated."""
+    user as far as the user's program has delegated, and knows where members are, but no hub."""
     grid = Grid.__new__(Grid)
-    grid._reach = reach if _native.acts_at() is None else reach._replace(identity=None)
+    grid._reach = reach
+    if _native.acts_at() is not None:
+        hosts = reach.hosts
+        if isinstance(hosts, JoinedHosts):
+            hosts = Hosts.known(hosts.elsewhere(), hosts.certificates)
+        grid._reach = reach._replace(identity=None, hosts=hosts)
     return grid

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import CompletedProcess, run
+from textwrap import dedent
 from typing import Any
-
-import pytest
 
 from laboratory.processes import Process, until
 
@@ -42,6 +41,13 @@ class Site:
         """What a command prints, which must succeed."""
         done = self.call(member, *words)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def python(self, member: str, source: str) -> str:
+        """What a program of a member prints, which must succeed. Its process keeps a link to the hub until it ends."""
+        command = [sys.executable, "-c", "import phalanx as px\n" + dedent(source)]
+        done = run(command, cwd=self.folder, env=self.env(member), capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, f"{source}: {done.stdout}{done.stderr}"
         return done.stdout
 
     def error(self, member: str, *words: str) -> str:
@@ -113,11 +119,3 @@ def site(folder: Path) -> Iterator[Site]:
         yield found
     finally:
         found.end()
-
-
-@contextmanager
-def acting_as(found: Site, member: str) -> Iterator[None]:
-    """This process has the identities of a member."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PHALANX_HOME", str(found.home(member)))
-        yield

@@ -24,15 +24,18 @@ def row(name: str, address: str | None, *, role: str = "executor", is_here: bool
 
 
 class FakeHub:
-    """Answers as a hub does. ``rows``: the members; None: no hub answers. ``asked``: the identities that asked."""
+    """Answers as a hub does. ``rows``: the members; None: no hub answers. ``asked``: the identities that asked.
+    ``guided``: the grids whose members this process reaches by name."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.rows: list[Row] | None = []
         self.asked: list[str | None] = []
         self.renews: Callable[[str], str | None] = lambda text: None
         self.renewed = 0
+        self.guided: list[str] = []
         patch.setattr(_native, "hub_members", self._members, raising=False)
         patch.setattr(_native, "hub_renew", self._renew, raising=False)
+        patch.setattr(_native, "guide_to", lambda dialler, grid, hubs, known: self.guided.append(grid), raising=False)
 
     def _members(self, dialler: tuple[str | None, ...], hubs: list[str]) -> list[Row]:
         self.asked.append(dialler[0])

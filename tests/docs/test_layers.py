@@ -18,7 +18,13 @@ ROOT = Path(__file__).parents[2]
 
 # The order, low to high. Whoever adds a module gives it a place here. The root is lib.rs or __init__.py.
 MODULES = {
-    "phalanx-core": ["cage fairness ids level error text", "wire", "event", "flow hub launch space spmd transfer", "root"],
+    "phalanx-core": [
+        "cage fairness ids level error text",
+        "wire",
+        "event",
+        "flow hub launch space spmd transfer",
+        "root",
+    ],
     "phalanx-net": [
         "address copy pages preamble private_folder replace sync",
         "forks",

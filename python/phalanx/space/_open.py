@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from phalanx import _native
-from phalanx._grids import JoinedHosts, names_grid
+from phalanx._grids import JoinedHosts, member_at, names_grid
 from phalanx._native import LocalSpace
 from phalanx._reach import Reach, dialler_if_any, programs_machines
 from phalanx.errors import SpaceError
@@ -131,16 +131,19 @@ def reach(
         dialler=dialler_if_any(identity, certificates or {}, hosts_file),
         policy=way.words(),
         create=create,
-        members=list(members),
+        members=[_as_the_program_names(member) for member in members],
         seconds=seconds,
     )
 
 
 def _as_the_program_names(address: str) -> str:
-    """The address of a space. In a process that acts for a user, a machine may have a name of the user's program."""
-    machine, slash, name = address.rpartition("/")
-    known = programs_machines() if slash and is_at_machine(address) else None
-    return address if known is None or machine not in known.machines else f"{known.machines[machine]}/{name}"
+    """The address of a space, or of a server. In a process that acts for a user, a machine may have a name of the
+    user's program."""
+    known = programs_machines() if is_at_machine(address) else None
+    if known is None:
+        return address
+    machine, slash, name = address.rpartition("/") if "/" in address else (address, "", "")
+    return f"{known.machines.get(member_at(machine), machine)}{slash}{name}"
 
 
 def replicas_of(address: str | None, replicas: int, members: Sequence[str]) -> tuple[str, list[str]]:
