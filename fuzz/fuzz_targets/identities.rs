@@ -6,13 +6,27 @@ use libfuzzer_sys::fuzz_target;
 use phalanx_core::wire::{News, decode};
 use phalanx_fuzz::cut;
 use phalanx_net::identity::{
-    Authority, KeyedCertificate, Member, RevokedList, Role, Scope, first_certificate, role_and_name,
+    Authority, Joining, KeyedCertificate, Member, RevokedList, Role, Scope, first_certificate, role_and_name,
 };
 use phalanx_net::news::Exchange;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::create().expect("a new grid"));
+
+/// An authority of the same grid, whose members have an issuer.
+static ISSUER: LazyLock<Authority> = LazyLock::new(|| AUTHORITY.issuer("hub").expect("a new root allows it"));
+
+/// The grid's hub, and the text of its list of revoked certificates, which names nobody.
+static HUB: LazyLock<(Member, String)> = LazyLock::new(|| {
+    let text = ISSUER.issue(Role::Hub, "hub").expect("a hub");
+    let hub = Member::parse(&text, Role::Hub).expect("a hub");
+    let list = hub.revoke_after(&[], Vec::new()).expect("a list");
+    (hub, list)
+});
+
+/// A machine that joins this grid.
+static JOINING: LazyLock<Joining> = LazyLock::new(|| Joining::new(Role::Executor, "ws8", [7; 32]).expect("a name"));
 
 static MEMBER: LazyLock<Member> = LazyLock::new(|| {
     let text = AUTHORITY.issue(Role::User, "ada").expect("a member");
@@ -36,17 +50,24 @@ fuzz_target!(|bytes: &[u8]| {
     let certificate = bytes.to_vec().into();
     let _ = role_and_name(&certificate);
     act(bytes);
+    join(bytes);
     let brought = MEMBER.renewals().expect("takes them").take(bytes);
     assert!(brought.own.is_none(), "nothing was renewed");
     tell(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    for role in [Role::User, Role::Executor] {
+    revoke(text);
+    assert!(JOINING.identity(text).is_err(), "no root has this digest");
+    if let Ok(returning) = Joining::returning(text) {
+        let _ = returning.identity(text);
+    }
+    for role in [Role::User, Role::Executor, Role::Hub] {
         let _ = Member::parse(text, role);
     }
     // A locked key is not tried: each attempt takes a second on purpose.
     if let Ok(authority) = Authority::parse(text, None) {
         let again = authority.to_pem(None).expect("without a passphrase it is only written");
         assert!(Authority::parse(&again, None).is_ok());
+        let _ = authority.issuer("hub").and_then(|issuer| issuer.issue(Role::User, "ada"));
     }
     if let Ok((role, name, signed)) = AUTHORITY.sign(text, Some(Duration::from_secs(60))) {
         let certificate = first_certificate(&signed).expect("was just signed");
@@ -70,6 +91,30 @@ fn act(bytes: &[u8]) {
     for begin in [&delegation[..0], &delegation[..scope]] {
         let changed = [begin.as_bytes(), bytes].concat();
         assert!(changed == delegation.as_bytes() || !acts(changed));
+    }
+}
+
+/// A peer that joins shows these bytes, or some that end with them. It is no member.
+fn join(bytes: &[u8]) {
+    let (hub, _) = &*HUB;
+    let own = MEMBER.own().certificate.clone();
+    assert!(hub.ended_member(&[bytes.to_vec().into()]).is_err() || bytes == &*own);
+    let _ = hub.ended_member(&[own, bytes.to_vec().into()]);
+    if let Ok((role, ..)) = ISSUER.sign_request(&bytes.to_vec().into(), Some(Duration::from_secs(60))) {
+        assert_ne!(role, Role::Hub);
+    }
+}
+
+/// A list whose title is this grid's, but which ends in these bytes, and one that is altered by them. Only the hub's own one holds.
+fn revoke(text: &str) {
+    let (hub, list) = &*HUB;
+    let root = hub.authority().to_vec().into();
+    let title = list.find('\n').expect("has lines") + 1;
+    let signature = list.rfind("signature ").expect("is signed");
+    for begin in [&list[..title], &list[..signature]] {
+        let changed = [begin, text].concat();
+        let parsed = RevokedList::parse(&changed, &root);
+        assert!(changed.trim_end() == list.trim_end() || !matches!(parsed, Ok(Some(_))));
     }
 }
 

@@ -1,8 +1,8 @@
 //! Verifies members of a grid by their certificates.
 //!
 //! The grid's root signs a member's certificate, or an issuer does: an authority whose own certificate the root, or an issuer above,
-//! has signed. A peer shows the issuers of its certificate. Delegations, renewed certificates and lists of revoked certificates carry
-//! none, so a member knows the issuers of its own identity file, and learns those of peers that it has verified.
+//! has signed. A peer shows the issuers of its certificate. Delegations and renewed certificates carry none, so a member knows the
+//! issuers of its own identity file, and learns those of peers that it has verified.
 
 use super::{IdentityError, Validity, fingerprint, provider};
 use crate::sync::lock;

@@ -77,6 +77,8 @@ fn handshakes() -> Vec<String> {
         ("files", Preamble::Files, strict, of(safe, private, private)),
         ("rank", Preamble::Rank { rank: 5 }, every, Levels::all(authenticated)),
         ("news", Preamble::News, Levels::all(private).exactly(), Levels::all(private)),
+        ("join", Preamble::Join, Levels::all(private).exactly(), Levels::all(private)),
+        ("hub", Preamble::Hub, Levels::all(private).exactly(), Levels::all(private)),
         ("marks below the base", Preamble::Space { shakes: true }, every, of(safe, clear, authenticated)),
     ]
     .map(|(name, preamble, offered, levels)| handshake(name, preamble, offered, levels))
@@ -88,7 +90,7 @@ fn handshake(name: &str, preamble: Preamble, offered: [LevelSet; 3], levels: Lev
     let choice = [&encode(&levels, 0)[PREFIX..], digest(&SHA256, &bound).as_ref()].concat();
     let context = [&Mark::ALL.map(|mark| levels.of(mark) as u8)[..], &bound].concat();
     let news = match preamble {
-        Preamble::Data { .. } | Preamble::Rank { .. } => NewsDigest::NONE,
+        Preamble::Data { .. } | Preamble::Rank { .. } | Preamble::Join => NewsDigest::NONE,
         _ => NewsDigest { revoked: 0x0102_0304_0506_0708, renewed: std::array::from_fn(|at| 0xa0 + at as u8) },
     };
     format!(

@@ -89,6 +89,22 @@ fn the_certificate_of_a_process_is_nobodys_by_itself() {
 }
 
 #[test]
+fn a_chain_of_certificates_is_no_delegation() {
+    let issuer = GRID.authority.issuer("hub").expect("an issuer");
+    let below = issuer.issuer("lab").expect("an issuer");
+    let eve = member(&below, Role::User, "eve");
+    let above = [&below, &issuer, &GRID.authority].map(|it| it.certificate().expect("a certificate"));
+    let chain = [&[eve.own().certificate.clone()][..], &above].concat();
+    assert_eq!(chain.len(), SHOWN);
+    assert!(!is_delegated(&chain));
+    assert!(GRID.labpc.verifier.verify_client_cert(&chain[0], &chain[1..], UnixTime::now()).is_ok());
+    // Nor is it one with a text in place of its last.
+    let text = CertificateDer::from(GRID.text(HOUR).into_bytes());
+    let mixed = [&chain[1..], &[text]].concat();
+    GRID.judge(&[&chain[..1], &mixed[1..]].concat()).expect_err("it names others");
+}
+
+#[test]
 fn a_delegation_ends() {
     let shown = GRID.shown(GRID.text(HOUR));
     assert!(GRID.judge_at(&shown, later(HOUR - Duration::from_secs(60))).is_ok());
