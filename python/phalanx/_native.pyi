@@ -49,6 +49,7 @@ __all__ = [
     "found_grid",
     "found_member",
     "how_to_delegate",
+    "guide_to",
     "hub_expel",
     "hub_invite",
     "hub_leave",

@@ -171,7 +171,12 @@ class Hosts:
         return self.addresses
 
     def elsewhere(self) -> dict[str, str]:
-        """The address of each machine by its name, for processes that do not know the grid's hub."""
+        """The address of each machine by its name, for processes that do not know the grid's hub.
+
+        Returns
+        -------
+        dict of str to str
+        """
         return self.machines
 
     def address(self, machine: str) -> str:

@@ -32,7 +32,7 @@ MODULES = {
         "memory seal",
         "connection frames sealed socket",
         "identity",
-        "blocks runtime tls transport",
+        "blocks relay runtime tls transport",
         "stream",
         "link",
         "news",

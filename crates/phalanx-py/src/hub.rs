@@ -215,10 +215,17 @@ pub fn hub_expel(py: Python<'_>, dialler: Dialler, hubs: Vec<String>, name: Stri
 /// Leaves the grid for good.
 #[pyfunction]
 pub fn hub_leave(py: Python<'_>, dialler: Dialler, hubs: Vec<String>) -> PyResult<()> {
-    at_hub(py, dialler, &hubs, |hub| {
-        let (answer, _) = hub.ask(&ToHub::Leave)?;
-        one(answer, |it| matches!(it, FromHub::Left).then_some(()))
-    })
+    let member = dialler.read_member()?;
+    let member = member.member();
+    let leave = || match AtHub::open(member, &hubs).and_then(|mut hub| hub.ask(&ToHub::Leave)) {
+        // The link of who has left ends, perhaps before the answer is read.
+        Err(AskError::Ended(error)) => match why(member, &hubs) {
+            Some(AskError::NoMember(_)) => Ok(()),
+            _ => Err(AskError::Ended(error)),
+        },
+        left => left.and_then(|(answer, _)| one(answer, |it| matches!(it, FromHub::Left).then_some(()))),
+    };
+    py.detach(leave).map_err(asked)
 }
 
 /// Renews the certificate in an identity file, also after its end. Returns the new text of the file. None: it is good for longer than

@@ -218,10 +218,11 @@ impl Hub {
         self.revoke(revoked)
     }
 
-    /// A member leaves for good.
-    fn leave(&self, who: &Who) -> Result<u32, HubError> {
+    /// A member leaves for good. `answer` is called before its links end.
+    fn leave(&self, who: &Who, answer: impl FnOnce()) -> Result<u32, HubError> {
         let revoked = self.change_with(|engine, now| Ok(engine.leave(now, who)?))?;
         self.log.info(format!("the {} {} leaves the grid", who.role, who.name));
+        answer();
         self.revoke(revoked)
     }
 

@@ -119,7 +119,8 @@ impl Hub {
                 Err(_) => linked.close(),
             },
             asked => match self.answer(linked, asked) {
-                Ok((answer, body)) => tell_with(&linked.link, &answer, body),
+                Ok(Some((answer, body))) => tell_with(&linked.link, &answer, body),
+                Ok(None) => {}
                 Err(error) => {
                     let Who { role, name } = &linked.asking.who;
                     self.log.info(format!("the {role} {name} was refused: {error}"));
@@ -130,14 +131,15 @@ impl Hub {
         linked.tell_news();
     }
 
-    fn answer(&self, linked: &Linked, asked: ToHub) -> Result<(FromHub, Vec<u8>), HubError> {
+    /// Does what is asked. `None`: the answer was sent, or nothing was asked.
+    fn answer(&self, linked: &Linked, asked: ToHub) -> Result<Option<(FromHub, Vec<u8>)>, HubError> {
         let who = &linked.asking.who;
         let as_user = || match linked.role {
             Role::User => Ok(who.name.as_str()),
             _ => Err(HubError::Refused(Refusal::NoOwner(who.name.clone()))),
         };
         let nothing = Vec::new();
-        Ok(match asked {
+        Ok(Some(match asked {
             ToHub::Enter { addresses, port, facts, phalanx } => {
                 let addresses = self.enter(linked, addresses, port, facts, &phalanx)?;
                 (FromHub::Entered { addresses, hubs: self.addresses() }, nothing)
@@ -159,14 +161,14 @@ impl Hub {
             }
             ToHub::Expel { name } => (FromHub::Expelled { certificates: self.expel(as_user()?, &name)? }, nothing),
             ToHub::Leave => {
-                self.leave(who)?;
-                (FromHub::Left, nothing)
+                self.leave(who, || tell(&linked.link, &FromHub::Left))?;
+                return Ok(None);
             }
             ToHub::Join { .. } | ToHub::Return { .. } | ToHub::Why { .. } => {
                 return Err(HubError::Other("this is no joining link".to_owned()));
             }
-            ToHub::Beat | ToHub::News(_) => unreachable!("is no request"),
-        })
+            ToHub::Beat | ToHub::News(_) => return Ok(None), // are no requests
+        }))
     }
 
     /// An executor is here. Returns where others reach it.
