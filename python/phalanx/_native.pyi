@@ -48,6 +48,7 @@ __all__ = [
     "forget_member",
     "found_grid",
     "found_member",
+    "guide_to",
     "how_to_delegate",
     "guide_to",
     "hub_expel",
