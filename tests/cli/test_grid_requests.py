@@ -59,6 +59,13 @@ def test_a_request_says_its_role_and_name(role: str) -> None:
     assert f"ada is a member in the role {role}" in grid("sign", "Ada.request").output
 
 
+def test_no_command_of_a_grid_makes_a_hub() -> None:
+    with pytest.raises(px.IdentityError, match="phalanx up makes a hub"):
+        _native.issue_member(_native.create_grid(), "hub", "front")
+    with pytest.raises(px.IdentityError, match="nobody becomes a hub by asking"):
+        _native.request_member("hub", "front")
+
+
 def test_what_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
     for name in ("ws7", "ws8"):
         grid("request", name)

@@ -38,7 +38,7 @@ def test_what_the_keys_depend_on(case: dict[str, Any]) -> None:
     assert bytes.fromhex(case["choice"]) == bytes(levels) + hashlib.sha256(bound).digest()
     offer = bytes.fromhex(case["offer"])
     assert is_offered(levels, offer)
-    has_news = case["name"] not in ("data", "rank")
+    has_news = case["name"] not in ("data", "rank", "join")
     number, digest = 0x0102030405060708 * has_news, bytes(0xA0 + at if has_news else 0 for at in range(16))
     assert offer[3:] == number.to_bytes(8, "little") + digest
     assert bytes.fromhex(case["context"]) == bytes(effective(levels)) + bound

@@ -196,7 +196,10 @@ pub fn offer(
     socket: &mut (impl Read + Write),
 ) -> io::Result<Shaken> {
     check_purpose(&connection, said)?;
-    let offer = offer.into();
+    let mut offer = offer.into();
+    if connection.purpose().is_some() {
+        offer.news = NewsDigest::NONE; // the peer is no member
+    }
     let tickets = drive(&mut connection, socket)?;
     connection.writer().write_all(&offer.to_bytes())?;
     let sent = tickets + send(&mut connection, socket)?;
