@@ -26,7 +26,7 @@ from phalanx import _native
 from phalanx._identities import EXECUTOR, RENEWED, USER, dialler, home, read_private
 from phalanx.errors import IdentityError, RecruitError, SpaceError
 from phalanx.hosts import PORT, Hosts, Machines, is_file, read_hosts
-from phalanx.members import Member, from_json, is_address, is_name, members_of, to_json
+from phalanx.members import AT_HUB, Member, from_json, is_address, is_name, members_of, to_json
 from phalanx.words import StrPath
 
 #: The folder of grids, and the folder of their roots where this account has founded them; in :func:`home`.
@@ -86,14 +86,13 @@ class JoinedHosts(Hosts):
 
     def __init__(self, joined: Joined, members: Iterable[Member]) -> None:
         executors = [member for member in members if member.role == "executor"]
-        hubs = {member.name for member in members if member.role == "hub"}
         self._direct = {it.name: it.address for it in executors if it.is_here and it.address is not None}
         self.path, self.trusted, self.joined, self.growing = None, [], joined, joined.name
         self.machines = {name: f"{name}.{joined.name}{_DOMAIN}:{PORT}" for name in self._direct}
         self.addresses = list(self.machines.values())
         self.certificates = {at: name for name, at in [*self.machines.items(), *self._direct.items()]}
         self.away = {it.name: it for it in executors if it.name not in self._direct}
-        at_hub = (name for name, at in self._direct.items() if name in hubs or at in joined.hubs)
+        at_hub = (it.name for it in executors if it.name in self._direct and AT_HUB in it.facts)
         self.at_hub = self.machines.get(next(at_hub, ""))
 
     def to_recruit(self) -> list[str]:

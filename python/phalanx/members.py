@@ -13,6 +13,9 @@ from phalanx.errors import IdentityError
 #: is good (both in seconds since 1970), and facts.
 Row: TypeAlias = tuple[str, str, str | None, bool, int, int, dict[str, str]]
 
+#: The fact by which a hub marks the executor of its own machine.
+AT_HUB = "at hub"
+
 #: Longest name of a grid or of a member: it is a label of a domain name.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]{1,255}):[0-9]{1,5}")
@@ -78,9 +81,11 @@ def is_address(text: str) -> bool:
 
 
 def members_of(rows: Iterable[Row]) -> list[Member]:
-    """The members of rows that a hub has sent, by role and name. Raises IdentityError where one is none: the rows were
-    not made by a hub of phalanx, or were damaged."""
-    return sorted(map(_member, rows), key=lambda member: (member.role, member.name))
+    """The members of rows that a hub has sent, by role and name. A member that has told the hub an address that is none
+    has none. Raises IdentityError where one is no member: the rows were not made by a hub of phalanx, or were
+    damaged."""
+    told = (row if row[2] is None or is_address(row[2]) else (*row[:2], None, *row[3:]) for row in rows)
+    return sorted(map(_member, told), key=lambda member: (member.role, member.name))
 
 
 def to_json(member: Member) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 use crate::sync::lock;
 use std::io;
-use std::sync::Mutex;
 #[cfg(unix)]
 use std::sync::Once;
 #[cfg(unix)]
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -42,18 +42,23 @@ pub struct OfProcess<T>(Mutex<(u32, T)>);
 const TRIES: usize = 20;
 const BETWEEN: Duration = Duration::from_millis(5);
 
+/// Takes a lock that is held for a moment only. `None`: this is a fork, and the thread that held the lock does not exist here.
+pub fn lock_soon<T>(state: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    let attempt = |_| {
+        state.try_lock().ok().or_else(|| {
+            thread::sleep(BETWEEN);
+            None
+        })
+    };
+    (0..TRIES).find_map(attempt)
+}
+
 impl<T: Default> OfProcess<T> {
     /// Calls `work` with the state of the calling process. `None`: this is a fork, and the thread that held the lock does not
     /// exist here, so that the state stays locked.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let process = process();
-        let attempt = |_| {
-            self.0.try_lock().ok().or_else(|| {
-                thread::sleep(BETWEEN);
-                None
-            })
-        };
-        let mut state = (0..TRIES).find_map(attempt)?;
+        let mut state = lock_soon(&self.0)?;
         if state.0 != process {
             *state = (process, T::default());
         }

@@ -3,43 +3,95 @@
 
 use crate::socket::Socket;
 use std::io;
-use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
 /// A connection whose machine has not responded for this long is ended.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Stack size of the second thread of a relayed link, in bytes.
+/// Stack size of a thread of a relayed link, in bytes.
 const STACK: usize = 64 << 10;
+/// Bytes that are copied at once.
+const PIECE: usize = 256 << 10;
 
-/// Copies both ways until both connections have ended, in this thread and one more. When one end has sent everything, the other is told.
-/// Returns how many bytes were copied.
-///
-/// # Errors
-/// The system starts no thread.
-pub fn carry(one: Socket, other: Socket) -> io::Result<u64> {
-    for socket in [&one, &other] {
-        socket.set_patience(None)?;
-        socket.end_when_silent(SILENCE)?;
-    }
-    let (from_one, to_other) = (one.try_clone()?, other.try_clone()?);
-    let there = thread::Builder::new().name("phalanx-relay".into()).stack_size(STACK);
-    let there = there.spawn(move || copy(from_one, to_other))?;
-    let back = copy(other, one);
-    Ok(there.join().unwrap_or_default() + back)
+/// How long one direction may go on without a byte when the other has ended.
+const LAST: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Two connections between which bytes are copied.
+#[derive(Debug)]
+pub struct Relayed {
+    ends: [Socket; 2],
+    copied: AtomicU64,
 }
 
-/// The kernel copies from socket to socket (`splice`) where the system can do that.
-fn copy(from: Socket, to: Socket) -> u64 {
-    let (mut from, mut to) = (from.into_stream(), to.into_stream());
-    let copied = io::copy(&mut from, &mut to);
-    // A connection that has broken breaks the other one: a link has no use for one direction.
-    let how = if copied.is_ok() { Shutdown::Write } else { Shutdown::Both };
-    let _ = to.shutdown(how);
-    if copied.is_err() {
-        let _ = from.shutdown(Shutdown::Both);
+impl Relayed {
+    /// Joins two connections.
+    ///
+    /// # Errors
+    /// One of them is broken.
+    pub fn new(one: Socket, other: Socket) -> io::Result<Relayed> {
+        for socket in [&one, &other] {
+            socket.set_patience(None)?;
+            socket.end_when_silent(SILENCE)?;
+        }
+        Ok(Relayed { ends: [one, other], copied: AtomicU64::new(0) })
     }
-    copied.unwrap_or_default()
+
+    /// Copies both ways until both connections have ended, in threads of its own. When one end has sent everything, the other is told, and
+    /// may still answer. Returns how many bytes were copied.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn carry(self: &Arc<Relayed>) -> io::Result<u64> {
+        let (sender, ended) = channel();
+        for (from, to) in [(0, 1), (1, 0)] {
+            let (relayed, sender) = (self.clone(), sender.clone());
+            let copy = move || {
+                relayed.copy(from, to);
+                let _ = sender.send(());
+            };
+            let thread = thread::Builder::new().name("phalanx-relay".into()).stack_size(STACK).spawn(copy);
+            thread.inspect_err(|_| self.end())?;
+        }
+        let _ = ended.recv();
+        let (mut before, mut silent) = (self.copied.load(Ordering::Relaxed), Duration::ZERO);
+        while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+            let copied = self.copied.load(Ordering::Relaxed);
+            silent = if copied == before { silent + PAUSE } else { Duration::ZERO };
+            before = copied;
+            if silent >= LAST {
+                self.end();
+            }
+        }
+        Ok(self.copied.load(Ordering::Relaxed))
+    }
+
+    /// Ends both connections.
+    pub fn end(&self) {
+        self.ends.iter().for_each(Socket::shut_down);
+    }
+
+    fn copy(&self, from: usize, to: usize) {
+        let mut pieces = vec![0; PIECE];
+        let copied = loop {
+            match self.ends[from].receive(&mut pieces, true) {
+                Ok(0) => break Ok(()),
+                Ok(count) => match self.ends[to].send_all(&pieces[..count]) {
+                    Ok(()) => drop(self.copied.fetch_add(count as u64, Ordering::Relaxed)),
+                    Err(error) => break Err(error),
+                },
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        match copied {
+            Ok(()) => self.ends[to].end_writing(),
+            Err(_) => self.end(), // a link has no use for one direction
+        }
+    }
 }
 
 #[cfg(test)]
@@ -47,7 +99,7 @@ mod tests {
     use super::*;
     use crate::socket::Listener;
     use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use std::net::{Shutdown, TcpStream};
 
     /// An end, and what the relay has of it.
     fn ends() -> (TcpStream, Socket) {
@@ -60,7 +112,9 @@ mod tests {
     #[test]
     fn bytes_pass_both_ways_and_each_end_hears_of_the_other_ends_end() {
         let ((mut one, for_one), (mut other, for_other)) = (ends(), ends());
-        let carrying = thread::spawn(move || carry(for_one, for_other).expect("starts"));
+        let carrying = thread::spawn(move || {
+            Arc::new(Relayed::new(for_one, for_other).expect("are open")).carry().expect("starts")
+        });
         let much = vec![7; 3 << 20];
         let sent = much.clone();
         let sending = thread::spawn(move || {
@@ -82,7 +136,9 @@ mod tests {
     #[test]
     fn an_end_that_is_gone_takes_the_other_with_it() {
         let ((one, for_one), (mut other, for_other)) = (ends(), ends());
-        let carrying = thread::spawn(move || carry(for_one, for_other).expect("starts"));
+        let carrying = thread::spawn(move || {
+            Arc::new(Relayed::new(for_one, for_other).expect("are open")).carry().expect("starts")
+        });
         drop(one);
         assert_eq!(other.read(&mut [0]).expect("the end is told"), 0);
         drop(other);

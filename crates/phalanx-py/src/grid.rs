@@ -117,7 +117,7 @@ pub fn revoke_members(
     revoked: Vec<(String, String, String, String)>,
 ) -> PyResult<String> {
     let entry = |(when, role, name, fingerprint): (String, String, String, String)| {
-        Ok(Revoked { when, role: to_role(&role)?, name, fingerprint })
+        Ok(Revoked { when, role: to_role(&role)?, name, fingerprint, until: None })
     };
     let revoked = revoked.into_iter().map(entry).collect::<PyResult<_>>()?;
     let earlier: Vec<_> = earlier.iter().map(String::as_str).collect();

@@ -95,6 +95,12 @@ impl Hub {
         token.map(|token| token.to_string()).map_err(|error| raise("IdentityError", error))
     }
 
+    /// Whether the hub has ended because it could not store a change.
+    #[getter]
+    fn has_failed(&self) -> bool {
+        self.0.has_failed()
+    }
+
     /// Ends all links of members.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.0.close());

@@ -18,7 +18,7 @@ from phalanx._commands import library_variables
 from phalanx._identities import EXECUTOR, identity_file, read_identity, revoked_lists
 from phalanx._program import VARIABLE
 from phalanx.cli._numbers import Count
-from phalanx.errors import IdentityError
+from phalanx.errors import IdentityError, SpaceError
 from phalanx.hosts import COMMAND, PYTHON
 from phalanx.security import Rules, policy_words
 from phalanx.space import _serve
@@ -220,10 +220,12 @@ class Ending:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self._stop.set())
 
-    def wait(self, executor: _native.Executor | None = None) -> None:
+    def wait(self, executor: _native.Executor | None = None, hub: _native.Hub | None = None) -> None:
         """Waits for the end. An executor looks after its certificate meanwhile. Raises IdentityError if it is no member
-        of its grid any more."""
+        of its grid any more, and SpaceError if the hub cannot store what it decides."""
         while not self._stop.wait(_LOOK):
+            if hub is not None and hub.has_failed:
+                raise SpaceError("the hub has ended, because it cannot write to its folder; its output says why")
             if executor is None:
                 continue
             executor.look_at_certificate()

@@ -25,10 +25,10 @@ _MOST_USES, _LONGEST = 100_000, 30 * 24 * 3600
 )
 @click.option(
     "--role",
-    type=click.Choice(["executor", "user", "hub"]),
+    type=click.Choice(["executor", "user"]),
     default="executor",
     show_default=True,
-    help="What the new member is: a machine that computes for others, a person, or a further hub.",
+    help="What the new member is: a machine that computes for others, or a person.",
 )
 @click.option(
     "--uses",

@@ -26,7 +26,7 @@ from phalanx.cli._listening import ADVERTISE, LISTEN, addresses_told, keep, list
 from phalanx.cli._running import running
 from phalanx.cli._streams import printable
 from phalanx.errors import IdentityError
-from phalanx.members import is_name
+from phalanx.members import is_address, is_name
 
 _FILES = {"executor": EXECUTOR, "user": USER}
 
@@ -65,8 +65,13 @@ def join(
     executor donates this machine: the executor starts, with the options of phalanx executor. A token for a user makes
     you one.
 
+    Other accounts of this machine see the words of a command while it runs. With - in place of a token, it is read from
+    standard input.
+
     With the name of a grid in place of a token, the executor of a grid that this machine has joined starts again.
     """
+    if token == "-":
+        token = click.get_text_stream("stdin").readline().strip().removeprefix("phalanx join ")
     if is_name(token) and is_joined(token):
         if name or local:
             raise click.UsageError("--name and --as are for joining with a token; this grid has been joined")
@@ -109,7 +114,7 @@ def _join(token: str, name: str | None, local: str | None) -> tuple[Joined, str,
         _remove_if_empty(joined)
         raise
     replace(joined.folder / _FILES[role], identity)
-    joined = joined._replace(hubs=(*hubs,), root=root)
+    joined = joined._replace(hubs=(*filter(is_address, hubs),) or joined.hubs, root=root)
     write_joined(joined)
     return joined, role, member
 

@@ -80,10 +80,10 @@ def up(name: str | None, hub_only: bool, listen: str | None, advertised: tuple[s
             click.echo("this line is good for one machine, within an hour; for more, and for users: phalanx invite")
         keep(joined, chosen)
         try:
-            signals.wait(executor)
+            signals.wait(executor, hub)
         except IdentityError as error:
             click.echo(f"{error}; the hub goes on", err=True)
-            signals.wait()
+            signals.wait(None, hub)
 
 
 def name_of_hub() -> str:

@@ -25,6 +25,13 @@ pub const MOST_USES: u32 = 100_000;
 /// Longest time for which an invitation is good, in seconds: 30 days.
 pub const LONGEST_INVITATION: u64 = 30 * 24 * 3600;
 
+/// Other members' clocks may be behind by so many seconds: to them, a certificate is good for longer.
+const CLOCKS: u64 = 24 * 3600;
+/// The word of the hub's role.
+const HUB: &str = "hub";
+/// The fact by which the hub marks its own executor. Nobody else can tell it.
+pub const AT_HUB: &str = "at hub";
+
 /// Why the hub does not do what it is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
@@ -57,6 +64,12 @@ pub enum Refusal {
     /// The last owner cannot be expelled.
     #[error("{0} is the only owner of the grid, which would have none left")]
     LastOwner(String),
+    /// The member was away for too long.
+    #[error("the certificate ended more than 30 days ago; join again with a new token")]
+    Away,
+    /// The member's certificate is good for long enough.
+    #[error("the certificate of {0} is good for more than half of its life")]
+    Early(String),
     /// A limit is reached.
     #[error("the hub has {0} already")]
     Full(&'static str),
@@ -106,7 +119,8 @@ impl Hub {
 
     /// Makes the first owner, or another one, who has this certificate already.
     pub fn found(&mut self, now: u64, asking: Asking, good: Good, is_owner: bool) -> Vec<Change> {
-        let member = Member { is_owner, ..Member::new(now, asking.key, good, "the grid's founder".to_owned()) };
+        let member = Member::new(now, asking.key, good, "the grid's founder".to_owned());
+        let member = Member { is_owner, is_founder: true, ..member };
         vec![self.keep(asking.who, member)]
     }
 
@@ -160,6 +174,10 @@ impl Hub {
         if invitation.role != asking.who.role {
             return Err(Refusal::Role(invitation.role.clone()));
         }
+        // The hub's name is the hub's alone, in any role.
+        if self.members.contains_key(&Who::new(HUB, &asking.who.name)) {
+            return Err(Refusal::Taken(asking.who.name.clone()));
+        }
         match known {
             Some(member) if member.state.is_in() => Err(Refusal::Taken(asking.who.name.clone())),
             None if self.members.len() >= MOST_MEMBERS => Err(Refusal::Full("as many members as it keeps")),
@@ -191,24 +209,28 @@ impl Hub {
         member.map(drop).ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))
     }
 
-    /// Whether this key may have a new certificate.
-    pub fn check_renew(&self, now: u64, asking: &Asking) -> Result<(), Refusal> {
+    /// Whether this key may have a new certificate, which is good for `lasts` seconds.
+    pub fn check_renew(&self, now: u64, asking: &Asking, lasts: u64) -> Result<(), Refusal> {
         let member = self.members.get(&asking.who).filter(|it| it.key == asking.key && it.state.is_in());
-        check_room(now, member.ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))?)
+        let member = member.ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))?;
+        match member.good.iter().any(|it| it.until > now + lasts / 2) {
+            true => Err(Refusal::Early(asking.who.name.clone())),
+            false => check_room(now, member),
+        }
     }
 
     /// The member gets a new certificate.
     pub fn renew(&mut self, now: u64, asking: &Asking, good: Good) -> Result<Vec<Change>, Refusal> {
-        self.check_renew(now, asking)?;
+        self.check_renew(now, asking, good.until.saturating_sub(now))?;
         let member = self.members.get_mut(&asking.who).expect("was checked");
         member.add(now, good);
         Ok(vec![Change::Member(asking.who.clone(), Box::new(member.clone()))])
     }
 
-    /// An owner expels all members of a name. Returns whom, with the certificates that are to be revoked.
+    /// An owner expels all members of a name, but for a hub. The invitation by which one has joined is withdrawn. Returns whom, with the certificates that are to be revoked.
     pub fn expel(&mut self, now: u64, by: &str, name: &str) -> Result<Ended, Refusal> {
         self.check_owner(by)?;
-        let is_meant = |(who, member): &(&Who, &Member)| who.name == name && member.state.is_in();
+        let is_meant = |(who, member): &(&Who, &Member)| who.name == name && who.role != HUB && member.state.is_in();
         let named: Vec<Who> = self.members.iter().filter(is_meant).map(|(who, _)| who.clone()).collect();
         if named.is_empty() {
             return Err(Refusal::NoName(name.to_owned()));
@@ -219,6 +241,10 @@ impl Hub {
         }
         let (mut revoked, mut changes) = (Vec::new(), Vec::new());
         for who in named {
+            let invitation = self.members[&who].invitation;
+            if let Some(id) = invitation.filter(|id| self.invitations.remove(id).is_some()) {
+                changes.push(Change::Invitation(id, None));
+            }
             let (good, change) = self.end(now, &who, State::Expelled { when: now, by: by.to_owned() });
             revoked.extend(good.into_iter().map(|it| (who.clone(), it)));
             changes.push(change);
@@ -242,7 +268,12 @@ impl Hub {
     /// whole: the hub's process ended before it had signed one, or another list has come.
     pub fn to_revoke(&self, now: u64) -> Vec<(Who, Good)> {
         let each = |(who, member): (&Who, &Member)| {
-            member.revoked.iter().filter(|it| it.until > now).map(|it| (who.clone(), it.clone())).collect::<Vec<_>>()
+            member
+                .revoked
+                .iter()
+                .filter(|it| it.until + CLOCKS > now)
+                .map(|it| (who.clone(), it.clone()))
+                .collect::<Vec<_>>()
         };
         self.members.iter().flat_map(each).collect()
     }
@@ -254,10 +285,14 @@ impl Hub {
         link: u64,
         who: &Who,
         addresses: Vec<String>,
-        facts: Facts,
+        mut facts: Facts,
     ) -> Result<(), Refusal> {
         let member = self.members.get_mut(who).filter(|it| it.state.is_in());
         let member = member.ok_or_else(|| Refusal::NoMember(who.name.clone()))?;
+        facts.remove(AT_HUB);
+        if member.is_founder {
+            facts.insert(AT_HUB.to_owned(), "yes".to_owned());
+        }
         (member.addresses, member.facts, member.seen) = (addresses.clone(), facts.clone(), now);
         self.present.insert(who.clone(), Presence { link, since: now, addresses, facts });
         Ok(())
@@ -318,8 +353,8 @@ impl Hub {
         self.present.remove(who);
         let member = self.members.get_mut(who).expect("was found");
         member.state = state;
-        let good: Vec<Good> = member.good.drain(..).filter(|it| it.until > now).collect();
-        member.revoked.retain(|it| it.until > now);
+        let good: Vec<Good> = member.good.drain(..).filter(|it| it.until + CLOCKS > now).collect();
+        member.revoked.retain(|it| it.until + CLOCKS > now);
         member.revoked.extend_from_slice(&good);
         (good, Change::Member(who.clone(), Box::new(member.clone())))
     }

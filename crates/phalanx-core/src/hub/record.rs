@@ -1,5 +1,6 @@
 //! What a hub stores: invitations and members.
 
+use super::CLOCKS;
 use crate::wire::hub::Facts;
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +84,8 @@ pub struct Member {
     pub revoked: Vec<Good>,
     /// Whether it may invite and expel.
     pub is_owner: bool,
+    /// Whether it came with the hub: it is the hub, its executor, or its owner.
+    pub is_founder: bool,
     /// Whether it is a member.
     pub state: State,
     /// When it has joined, in seconds since 1970.
@@ -102,8 +105,22 @@ pub struct Member {
 impl Member {
     pub(super) fn new(now: u64, key: String, good: Good, by: String) -> Member {
         let (state, addresses, facts) = (State::In, Vec::new(), Facts::new());
-        let (good, revoked, is_owner, invitation) = (vec![good], Vec::new(), false, None);
-        Member { key, good, revoked, is_owner, state, joined: now, by, invitation, seen: now, addresses, facts }
+        let (good, revoked, invitation) = (vec![good], Vec::new(), None);
+        let (is_owner, is_founder) = (false, false);
+        Member {
+            key,
+            good,
+            revoked,
+            is_owner,
+            is_founder,
+            state,
+            joined: now,
+            by,
+            invitation,
+            seen: now,
+            addresses,
+            facts,
+        }
     }
 
     /// Whether it may have one more certificate.
@@ -113,7 +130,7 @@ impl Member {
 
     /// Adds a new certificate.
     pub(super) fn add(&mut self, now: u64, good: Good) {
-        self.good.retain(|it| it.until > now);
+        self.good.retain(|it| it.until + CLOCKS > now);
         self.good.push(good);
     }
 }

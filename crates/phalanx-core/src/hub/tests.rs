@@ -77,23 +77,65 @@ fn who_was_expelled_gets_no_new_certificate_and_is_not_here() {
     let ws7 = asking("executor", "ws7");
     hub.join(1, ID, ws7.clone(), good("ws7 1", 100)).expect("is invited");
     hub.enter(2, 1, &ws7.who, vec!["10.0.0.7:7400".into()], Facts::new()).expect("is a member");
-    hub.renew(3, &ws7, good("ws7 2", 200)).expect("is a member");
-    let (revoked, _) = hub.expel(150, "ada", "ws7").expect("ada is an owner");
-    assert_eq!(revoked, [(ws7.who.clone(), good("ws7 2", 200))], "the first one has ended");
-    assert_eq!(hub.to_revoke(150), revoked);
-    assert_eq!(hub.to_revoke(200), []);
-    assert!(matches!(hub.check_renew(151, &ws7), Err(Refusal::NoMember(_))));
-    assert!(matches!(hub.enter(151, 2, &ws7.who, Vec::new(), Facts::new()), Err(Refusal::NoMember(_))));
+    let later = CLOCKS + 200;
+    hub.renew(60, &ws7, good("ws7 2", later)).expect("half of the first one's life is over");
+    let (revoked, _) = hub.expel(CLOCKS + 150, "ada", "ws7").expect("ada is an owner");
+    assert_eq!(revoked, [(ws7.who.clone(), good("ws7 2", later))], "the first one has ended, by every clock");
+    assert_eq!(hub.to_revoke(CLOCKS + 150), revoked);
+    assert_eq!(hub.to_revoke(later), revoked, "other clocks may be behind");
+    assert_eq!(hub.to_revoke(later + CLOCKS), []);
+    assert!(matches!(hub.check_renew(later, &ws7, 100), Err(Refusal::NoMember(_))));
+    assert!(matches!(hub.enter(later, 2, &ws7.who, Vec::new(), Facts::new()), Err(Refusal::NoMember(_))));
     assert_eq!(hub.rows(None).0.len(), 1, "only ada");
 }
 
 #[test]
-fn a_member_that_renews_without_end_is_stopped_before_certificates_are_forgotten() {
+fn a_member_gets_no_more_certificates_than_it_needs() {
     let mut hub = hub();
     let ada = asking("user", "ada");
-    let renewed = (0..100).filter(|it| hub.renew(1, &ada, good(&format!("more {it}"), 1000)).is_ok()).count();
-    assert_eq!(renewed, 7);
-    hub.renew(1000, &ada, good("later", 2000)).expect("the others have ended");
+    let renew = |hub: &mut Hub, now| hub.renew(now, &ada, good(&format!("at {now}"), now + 1000)).map(drop);
+    assert_eq!(renew(&mut hub, 400), Err(Refusal::Early("ada".into())));
+    assert_eq!(renew(&mut hub, 600), Ok(()));
+    assert_eq!(renew(&mut hub, 601), Err(Refusal::Early("ada".into())));
+    hub.invite(0, "ada", (ID, "executor"), 1, 60).expect("ada is an owner");
+    let again = |number| hub.join(1, ID, asking("executor", "ws7"), good(&format!("{number}"), 100)).is_ok();
+    assert_eq!((0..100).map(again).filter(|is_ok| *is_ok).count(), 8, "none that is good is forgotten");
+}
+
+#[test]
+fn the_hub_is_not_expelled_and_nobody_else_has_its_name() {
+    let mut hub = hub();
+    hub.found(0, asking("hub", "labpc"), good("hub", 1000), false);
+    hub.found(0, asking("executor", "labpc"), good("its executor", 1000), false);
+    hub.invite(0, "ada", (ID, "user"), 9, 60).expect("ada is an owner");
+    assert_eq!(hub.check_join(1, &ID, &asking("user", "labpc")), Err(Refusal::Taken("labpc".into())));
+    let (revoked, _) = hub.expel(2, "ada", "labpc").expect("ada is an owner");
+    assert_eq!(revoked, [(Who::new("executor", "labpc"), good("its executor", 1000))]);
+    assert!(matches!(hub.expel(3, "ada", "labpc"), Err(Refusal::NoName(_))));
+}
+
+#[test]
+fn who_was_expelled_does_not_come_back_with_the_same_token() {
+    let mut hub = hub();
+    hub.invite(0, "ada", (ID, "user"), 9, 60).expect("ada is an owner");
+    hub.join(1, ID, asking("user", "eve"), good("eve", 100)).expect("is invited");
+    hub.expel(2, "ada", "eve").expect("ada is an owner");
+    for name in ["eve", "another"] {
+        assert_eq!(hub.check_join(3, &ID, &asking("user", name)), Err(Refusal::Token));
+    }
+}
+
+#[test]
+fn only_the_hub_says_which_executor_is_its_own() {
+    let mut hub = inviting();
+    hub.found(0, asking("executor", "labpc"), good("own", 1000), false);
+    hub.join(1, ID, asking("executor", "ws7"), good("ws7", 100)).expect("is invited");
+    let claims = Facts::from([(AT_HUB.to_owned(), "yes".to_owned())]);
+    for name in ["labpc", "ws7"] {
+        hub.enter(2, 1, &Who::new("executor", name), Vec::new(), claims.clone()).expect("is a member");
+    }
+    let own: Vec<_> = hub.rows(None).0.into_iter().filter(|row| row.facts.contains_key(AT_HUB)).collect();
+    assert_eq!(own.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["labpc"]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ mod list;
 pub use list::{Revoked, RevokedList};
 
 use super::members::Members;
-use super::{Courier, Until, fingerprint};
+use super::{Courier, Until, fingerprint, role_and_name};
 use crate::forks;
 use crate::replace::{Locked, Unwritten, read, stamp};
 use crate::sync::lock;
@@ -49,6 +49,8 @@ struct State {
     /// The newest list, as it was signed.
     text: String,
     revoked: HashMap<String, Revoked>,
+    /// For each role and name, the number of the last list that was the first to name a certificate of it.
+    named: HashMap<(String, String), u64>,
     /// The newest list, which is to be written to the first of the files.
     unwritten: Unwritten,
     /// The files that hold no list, and why. While there is such a file no peer is admitted, because its list may name any of them.
@@ -81,6 +83,9 @@ pub trait Ends: Send + Sync + std::fmt::Debug {
 pub struct Watch {
     revocations: Arc<Revocations>,
     fingerprints: Vec<String>,
+    members: Vec<(String, String)>,
+    /// The number of the list by which the peer was admitted.
+    number: u64,
     courier: Option<Arc<dyn Courier>>,
     until: Option<Until>,
 }
@@ -91,15 +96,22 @@ struct Watched {
     link: Weak<dyn Ends>,
     /// The fingerprints of the certificates that the peer has presented.
     fingerprints: Vec<String>,
+    /// The roles and names in these certificates.
+    members: Vec<(String, String)>,
+    /// The number of the list by which the peer was admitted.
+    number: u64,
     courier: Option<Arc<dyn Courier>>,
     /// `None`: it ends by itself.
     until: Option<Until>,
 }
 
 impl Watched {
-    /// Whether its peer may use it no more.
-    fn is_over(&self, revoked: &HashMap<String, Revoked>) -> bool {
+    /// Whether its peer may use it no more. `named`: the number of the last list that was the first to name a certificate of a member. The
+    /// peer may have shown an earlier certificate of the same member, which has ended since, and which no list names.
+    fn is_over(&self, revoked: &HashMap<String, Revoked>, named: &HashMap<(String, String), u64>) -> bool {
+        let is_named = |member| named.get(member).is_some_and(|number| *number > self.number);
         self.fingerprints.iter().any(|fingerprint| revoked.contains_key(fingerprint))
+            || self.members.iter().any(is_named)
             || self.until.as_ref().is_some_and(Until::is_over)
     }
 }
@@ -140,7 +152,10 @@ impl Revocations {
             return Err(denied(format!("{} is no list of revoked certificates: {why}", path.display())));
         }
         match fingerprints.iter().find_map(|fingerprint| state.revoked.get(fingerprint)) {
-            None => Ok(Some(Watch { fingerprints, ..Watch::new(self) })),
+            None => {
+                let members = certificates.iter().filter_map(|it| role_and_name(it).ok()).collect();
+                Ok(Some(Watch { fingerprints, members, number: state.number, ..Watch::new(self) }))
+            }
             Some(Revoked { when, role, name, .. }) => {
                 Err(denied(format!("the certificate of the {} {name} was revoked on {when}", role.name())))
             }
@@ -254,6 +269,9 @@ impl Revocations {
     /// Goes by this list from now on, and ends the links of those that it names.
     fn adopt(&self, state: &mut State, list: RevokedList, text: String) {
         state.number = list.number;
+        for new in list.entries.iter().filter(|it| !state.revoked.contains_key(&it.fingerprint)) {
+            state.named.insert((new.role.name().to_owned(), new.name.clone()), list.number);
+        }
         state.revoked = list.entries.into_iter().map(|it| (it.fingerprint.clone(), it)).collect();
         state.text = text;
         self.members.distrust(state.revoked.keys().cloned().collect());
@@ -316,9 +334,9 @@ impl State {
 
     /// Ends the links of the revoked and those whose time is over, and forgets those that have ended.
     fn end_links(&mut self) {
-        let State { links, revoked, .. } = self;
+        let State { links, revoked, named, .. } = self;
         links.retain(|watched| match watched.link.upgrade() {
-            Some(link) if watched.is_over(revoked) => {
+            Some(link) if watched.is_over(revoked, named) => {
                 link.end();
                 false
             }
@@ -331,7 +349,14 @@ impl State {
 impl Watch {
     /// Watches nothing yet.
     pub(crate) fn new(revocations: &Arc<Revocations>) -> Watch {
-        Watch { revocations: revocations.clone(), fingerprints: Vec::new(), courier: None, until: None }
+        Watch {
+            revocations: revocations.clone(),
+            fingerprints: Vec::new(),
+            members: Vec::new(),
+            number: 0,
+            courier: None,
+            until: None,
+        }
     }
 
     /// The same, which also ends the link when this time is over.
@@ -350,10 +375,10 @@ impl Watch {
 
     /// From now on, the link ends when its peer is revoked.
     pub(crate) fn over<L: Ends + 'static>(self, link: &Arc<L>) {
-        let Watch { revocations, fingerprints, courier, until } = self;
+        let Watch { revocations, fingerprints, members, number, courier, until } = self;
         let mut state = lock(&revocations.state);
         let link: Weak<L> = Arc::downgrade(link);
-        state.links.push(Watched { link, fingerprints, courier, until });
+        state.links.push(Watched { link, fingerprints, members, number, courier, until });
         state.end_links(); // a list may have come since the peer was let in
         revocations.begin_to_watch(&mut state);
     }

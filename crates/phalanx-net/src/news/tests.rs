@@ -49,6 +49,7 @@ impl Grid {
             role: Role::Executor,
             name: format!("labpc{number}"),
             fingerprint: format!("{number:064x}"),
+            until: None,
         });
         self.authority.revoke(earlier, revoked.collect())
     }

@@ -167,9 +167,22 @@ impl Socket {
         Timed { socket: self, deadline }
     }
 
-    /// The connection, for copying between blocking connections.
-    pub(crate) fn into_stream(self) -> TcpStream {
-        self.raw.into()
+    /// Sends everything, while the socket is blocking. A peer that is gone is an error, never a signal.
+    pub(crate) fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.raw.send_with_flags(bytes, NO_SIGNAL) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the other end that nothing more comes.
+    pub(crate) fn end_writing(&self) {
+        let _ = self.raw.shutdown(Shutdown::Write);
     }
 
     pub(crate) fn raw(&self) -> &Raw {

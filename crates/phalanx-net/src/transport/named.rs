@@ -5,7 +5,7 @@
 
 use super::{Dialled, Target, Transport};
 use crate::address::Address;
-use crate::sync::lock;
+use crate::forks::lock_soon;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
@@ -42,7 +42,8 @@ fn guides() -> &'static Mutex<BTreeMap<String, Arc<dyn Guide>>> {
 
 /// From now on, this guide leads to the members of the grid.
 pub fn guide(grid: &str, guide: Arc<dyn Guide>) {
-    lock(guides()).insert(grid.to_ascii_lowercase(), guide);
+    let guides = lock_soon(guides());
+    guides.into_iter().for_each(|mut guides| drop(guides.insert(grid.to_ascii_lowercase(), guide.clone())));
 }
 
 /// The name of a member's host.
@@ -64,7 +65,7 @@ pub fn watch(grid: &str) -> io::Result<Watcher> {
 }
 
 fn guide_of(grid: &str) -> io::Result<Arc<dyn Guide>> {
-    let guide = lock(guides()).get(&grid.to_ascii_lowercase()).cloned();
+    let guide = lock_soon(guides()).and_then(|guides| guides.get(&grid.to_ascii_lowercase()).cloned());
     guide.ok_or_else(|| {
         let why = format!("this process does not know the grid {grid}: name it, as in px.Grid({grid:?})");
         io::Error::new(io::ErrorKind::NotFound, why)

@@ -202,6 +202,7 @@ fn a_revoked_member_does_not_come_back() {
         role: Role::Executor,
         name: "labpc".to_owned(),
         fingerprint: fingerprint(&shown[0]),
+        until: None,
     };
     std::fs::write(&file, hub.revoke_after(&[], vec![entry]).unwrap()).unwrap();
     assert!(hub.ended_member(&shown).unwrap_err().to_string().contains("was revoked"));

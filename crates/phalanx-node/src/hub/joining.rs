@@ -1,28 +1,31 @@
 //! A peer that joins, or a member that comes back after its certificate has ended.
 
 use super::serving::LEVELS;
-use super::{Hub, HubError};
+use super::{Hub, HubError, signing};
 use crate::control::{await_end, tell, tell_with};
 use crate::dial::check_version;
 use crate::door::{Peer, refused};
-use phalanx_core::hub::Who;
+use phalanx_core::hub::{Refusal, Who};
 use phalanx_core::wire::hub::{FromHub, ToHub};
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::IdentityError;
 use phalanx_net::link::{Link, Reader};
 use std::io;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// Time for the peer to say what it wants, once its handshake is done.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A member whose certificate has ended comes back within this time, in seconds: 30 days. Later it needs a new token.
+const AWAY: u64 = 30 * 24 * 3600;
 
 impl Hub {
     /// Serves a peer that joins.
     pub fn serve_joining(&self, mut peer: Peer) -> io::Result<()> {
         let from = peer.from.ok_or_else(|| refused("hubs are reached over the network"))?;
         let shaken = peer.shake_to_join(&self.member.newest(), LEVELS)?;
-        let _entered = self.joining.enter(&from.to_string())?;
+        let _entered = self.joining.enter(&network(from))?;
         peer.proved();
         let (shown, ended) = (shaken.peer_certificate().to_vec(), self.member.ended_member(shaken.shown()));
         let (link, mut reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
@@ -64,10 +67,22 @@ impl Hub {
             return self.join(secret, shown).map(Some);
         }
         ended?;
+        let until = signing::ends(&self.issuer, shown)?;
+        if until + AWAY < signing::now() {
+            return Err(HubError::Refused(Refusal::Away));
+        }
         match asked {
             ToHub::Return { .. } => self.renew(shown).map(Some),
             _ => self.known(shown).map(|_| None),
         }
+    }
+}
+
+/// The network that a peer comes from: one host has 2^64 addresses of version 6.
+fn network(from: IpAddr) -> String {
+    match from.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("{:x}", u128::from(address) >> 64),
     }
 }
 

@@ -23,7 +23,7 @@ use phalanx_core::hub::{Asking, Change, Good, Refusal, Token, Who};
 use phalanx_core::wire::hub::{Facts, FromHub};
 use phalanx_net::identity::{Authority, IdentityError, Member, Role, random_token};
 use phalanx_net::sync::lock;
-use relaying::Meetings;
+use relaying::{Carried, Meetings};
 use serving::Linked;
 use signing::{Signed, digest, now};
 use std::collections::HashMap;
@@ -34,13 +34,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
-use store::Store;
+use store::{Kept, Store};
 use thiserror::Error;
 
 /// How long the certificates of members are good. They are renewed when a third of this is left.
 pub const LASTS: Duration = Duration::from_secs(24 * 3600);
 /// Most peers that join at a time, and most of one address.
-const MOST_JOINING: (usize, usize) = (64, 16);
+const MOST_JOINING: (usize, usize) = (256, 16);
 /// Most links of members, and most of one member.
 const MOST_LINKED: (usize, usize) = (4096, 8);
 /// Interval at which a hub looks after its own certificate.
@@ -113,8 +113,10 @@ pub struct Hub {
     joining: Arc<Quota>,
     links: Arc<Quota>,
     meetings: Meetings,
+    carried: Carried,
     relayed: Arc<Quota>,
     closed: AtomicBool,
+    has_failed: AtomicBool,
     log: Log,
 }
 
@@ -142,19 +144,21 @@ impl Hub {
             joining: Quota::new("peers that join", MOST_JOINING.0, MOST_JOINING.1),
             links: Quota::new("links of members to the hub", MOST_LINKED.0, MOST_LINKED.1),
             meetings: Meetings::default(),
-            relayed: Quota::new("relayed links", relaying::MOST.0, relaying::MOST.1),
+            carried: Carried::default(),
+            relayed: relaying::quota(),
             closed: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
             log,
         });
         hub.found(founders)?;
-        hub.revoke_ended()?;
+        hub.look_after_list();
         hub.renew_own();
         let weak = Arc::downgrade(&hub);
         thread::Builder::new().name("phalanx-hub".into()).spawn(move || {
             while let Some(hub) = weak.upgrade().filter(|hub| !hub.is_closed()) {
                 hub.renew_own();
                 hub.meetings.forget_late();
-                let _ = hub.revoke_ended(); // another list may have come that lacks what was revoked here
+                hub.look_after_list();
                 drop(hub);
                 thread::sleep(LOOK);
             }
@@ -189,6 +193,7 @@ impl Hub {
     pub fn close(&self) {
         if !self.closed.swap(true, Ordering::AcqRel) {
             lock(&self.linked).values().for_each(|linked| linked.close());
+            self.carried.end(|_| true);
             self.store.close();
         }
     }
@@ -215,7 +220,9 @@ impl Hub {
         let name = name.to_ascii_lowercase();
         let revoked = self.change_with(|engine, now| Ok(engine.expel(now, by, &name)?))?;
         self.log.info(format!("{by} expels {name}"));
-        self.revoke(revoked)
+        let revoked = self.revoke(revoked);
+        self.end_links(|who| who.name == name && who.role != Role::Hub.name());
+        revoked
     }
 
     /// A member leaves for good. `answer` is called before its links end.
@@ -223,7 +230,16 @@ impl Hub {
         let revoked = self.change_with(|engine, now| Ok(engine.leave(now, who)?))?;
         self.log.info(format!("the {} {} leaves the grid", who.role, who.name));
         answer();
-        self.revoke(revoked)
+        let revoked = self.revoke(revoked);
+        self.end_links(|other| other == who);
+        revoked
+    }
+
+    /// Ends the links of these members, and those that are relayed for them.
+    fn end_links(&self, is_meant: impl Fn(&Who) -> bool) {
+        let meant = |linked: &&Arc<Linked>| is_meant(linked.who());
+        lock(&self.linked).values().filter(meant).for_each(|linked| linked.close());
+        self.carried.end(|who| is_meant(who));
     }
 
     /// Admits a peer that has the secret of an invitation. Returns its certificates as PEM.
@@ -238,7 +254,7 @@ impl Hub {
     /// Gives a member a new certificate for the same key.
     fn renew(&self, certificate: &[u8]) -> Result<(Who, String), HubError> {
         let asking = signing::asking(certificate)?;
-        self.engine().check_renew(now(), &asking)?;
+        self.engine().check_renew(now(), &asking, LASTS.as_secs())?;
         let signed = self.sign(certificate)?;
         self.change(|engine, now| Ok(engine.renew(now, &asking, signed.good.clone())?))?;
         Ok((asking.who, signed.pem))
@@ -273,22 +289,45 @@ impl Hub {
         &self,
         change: impl FnOnce(&mut engine::Hub, u64) -> Result<(T, Vec<Change>), HubError>,
     ) -> Result<T, HubError> {
+        if self.is_closed() {
+            return Err(HubError::Other("the hub ends".to_owned()));
+        }
+        // Others are served while the disk writes. What is decided is stored in the same order.
         let mut engine = self.engine();
         let (done, changes) = change(&mut engine, now())?;
-        if !changes.is_empty() {
-            self.store.keep(&changes).inspect_err(|error| {
-                self.log.warning(format!("the hub stops, because it cannot store what changes: {error}"));
-                self.closed.store(true, Ordering::Release);
-            })?;
-        }
+        let kept = if changes.is_empty() { None } else { Some(self.store.keep(&changes)) };
+        drop(engine);
+        let stored = kept.map_or(Ok(()), |kept| kept.and_then(Kept::wait));
+        stored.inspect_err(|error| self.fail(error))?;
         Ok(done)
+    }
+
+    /// The engine knows more than the store. Only a new process tells the truth.
+    fn fail(&self, error: &SpaceError) {
+        self.log.warning(format!("the hub ends, because it cannot store what changes: {error}"));
+        self.has_failed.store(true, Ordering::Release);
+        self.close();
+    }
+
+    /// Whether the hub has ended because it could not store a change.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
     }
 
     fn engine(&self) -> MutexGuard<'_, engine::Hub> {
         lock(&self.engine)
     }
 
-    /// Revokes what members have that are none any more, if a list lacks it: the last process ended before it wrote the list.
+    /// Mends the list of revoked certificates, if it lacks some.
+    fn look_after_list(&self) {
+        if let Err(error) = self.revoke_ended() {
+            let what = "the list of revoked certificates is not whole";
+            self.log.limited(Severity::Warning, what, format!("{what}: {error}"));
+        }
+    }
+
+    /// Revokes what members have that are none any more, if a list lacks it: the last process ended before it wrote the list, or another
+    /// list has come.
     fn revoke_ended(&self) -> Result<(), HubError> {
         let number = self.member.revocations().number();
         if self.whole.load(Ordering::Acquire) == number {
@@ -308,6 +347,7 @@ impl Hub {
     fn revoke(&self, revoked: Vec<(Who, Good)>) -> Result<u32, HubError> {
         let count = revoked.len() as u32;
         if count > 0 {
+            self.whole.store(u64::MAX, Ordering::Release); // if this fails, it is tried again
             let _alone = lock(&self.revoking);
             let earlier = self.member.revocations().newer_than(0).map(|(_, text)| text);
             let earlier: Vec<&str> = earlier.iter().map(String::as_str).collect();

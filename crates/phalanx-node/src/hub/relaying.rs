@@ -6,11 +6,12 @@
 use super::{Hub, HubError, signing};
 use crate::control::tell;
 use crate::door::{Peer, refused};
-use crate::quota::Entered;
+use crate::quota::{Entered, Quota};
+use crate::transfer::most_open;
 use phalanx_core::hub::Who;
 use phalanx_core::wire::hub::FromHub;
 use phalanx_net::identity::random_token;
-use phalanx_net::relay::carry;
+use phalanx_net::relay::Relayed;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
@@ -20,10 +21,32 @@ use std::time::{Duration, Instant};
 
 /// How long the two ends of a link may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most relayed links, and most of one member.
-pub const MOST: (usize, usize) = (2048, 512);
+/// Most relayed links. Each takes several descriptors: all together take at most 1 in [`DESCRIPTORS`] of those that the hub may have,
+/// and one member's a quarter of these.
+const MOST: usize = 2048;
+const DESCRIPTORS: usize = 16;
 
 type Token = [u8; 16];
+
+/// Room for relayed links.
+pub fn quota() -> Arc<Quota> {
+    let most = (most_open() / DESCRIPTORS).clamp(4, MOST);
+    Quota::new("relayed links", most, most.div_ceil(4))
+}
+
+/// The links that are carried, with the members at their ends. They end when a member is expelled, or the hub ends.
+#[derive(Default)]
+pub struct Carried(Mutex<HashMap<u64, (Ends, Arc<Relayed>)>>);
+
+type Ends = [Who; 2];
+
+impl Carried {
+    /// Ends the links of these members.
+    pub fn end(&self, is_meant: impl Fn(&Who) -> bool) {
+        let carried = lock(&self.0);
+        carried.values().filter(|(ends, _)| ends.iter().any(&is_meant)).for_each(|(_, relayed)| relayed.end());
+    }
+}
 
 /// The links whose ends have not both arrived.
 #[derive(Default)]
@@ -32,6 +55,7 @@ pub struct Meetings(Mutex<HashMap<Token, Arc<Meeting>>>);
 /// The two ends of a link that will be relayed.
 struct Meeting {
     until: Instant,
+    ends: Ends,
     first: Mutex<Option<Socket>>,
     /// The place of the member who has asked.
     entered: Mutex<Option<Entered>>,
@@ -39,21 +63,24 @@ struct Meeting {
 
 impl Meetings {
     /// The tokens for both ends of a new link.
-    fn arrange(&self, entered: Entered) -> [Token; 2] {
+    fn arrange(&self, ends: Ends, entered: Entered) -> [Token; 2] {
         let (until, tokens) = (Instant::now() + PATIENCE, [random_token(), random_token()]);
-        let meeting = Arc::new(Meeting { until, first: Mutex::new(None), entered: Mutex::new(Some(entered)) });
+        let meeting = Arc::new(Meeting { until, ends, first: Mutex::new(None), entered: Mutex::new(Some(entered)) });
         let mut meetings = lock(&self.0);
         meetings.retain(|_, meeting| meeting.until > Instant::now());
         tokens.iter().for_each(|token| drop(meetings.insert(*token, meeting.clone())));
         tokens
     }
 
-    /// An end has arrived. Returns both sockets once both have, and the place that the link takes.
-    fn arrive(&self, token: Token, socket: Socket) -> Option<(Socket, Socket, Option<Entered>)> {
+    /// An end has arrived. Returns the link once both have, its members, and the place that it takes.
+    fn arrive(&self, token: Token, socket: Socket) -> Option<(Relayed, Ends, Option<Entered>)> {
         let meeting = lock(&self.0).remove(&token).filter(|meeting| meeting.until > Instant::now())?;
         let mut first = lock(&meeting.first);
         match first.take() {
-            Some(other) => Some((other, socket, lock(&meeting.entered).take())),
+            Some(other) => {
+                let relayed = Relayed::new(other, socket).ok()?;
+                Some((relayed, meeting.ends.clone(), lock(&meeting.entered).take()))
+            }
             None => {
                 *first = Some(socket);
                 None
@@ -74,11 +101,12 @@ impl Meetings {
 impl Hub {
     /// Makes a way to an executor that is here: the executor is told to dial the hub. Returns the token of the member that has asked.
     pub(super) fn reach(&self, by: &Who, name: &str) -> Result<Token, HubError> {
-        let number = self.engine().link_of(&Who::new("executor", name))?;
+        let there = Who::new("executor", name);
+        let number = self.engine().link_of(&there)?;
         let linked = lock(&self.linked).get(&number).cloned();
         let linked = linked.ok_or_else(|| HubError::Other(format!("{name} has just left")))?;
         let entered = self.relayed.enter(&format!("{} {}", by.role, by.name))?;
-        let [token, theirs] = self.meetings.arrange(entered);
+        let [token, theirs] = self.meetings.arrange([by.clone(), there], entered);
         tell(linked.link(), &FromHub::Come { token: theirs });
         Ok(token)
     }
@@ -89,9 +117,12 @@ impl Hub {
             return Err(refused("a link that nobody has arranged"));
         }
         peer.proved();
-        if let Some((one, other, _entered)) = self.meetings.arrive(token, peer.socket) {
-            let began = signing::now();
-            let bytes = carry(one, other)?;
+        if let Some((relayed, ends, _entered)) = self.meetings.arrive(token, peer.socket) {
+            let (began, relayed) = (signing::now(), Arc::new(relayed));
+            lock(&self.carried.0).insert(peer.number, (ends, relayed.clone()));
+            let carried = if self.is_closed() { Ok(0) } else { relayed.carry() };
+            lock(&self.carried.0).remove(&peer.number);
+            let bytes = carried?;
             self.log.debug(format!("relayed {bytes} bytes in {} s", signing::now().saturating_sub(began)));
         }
         Ok(())

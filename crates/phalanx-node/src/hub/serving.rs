@@ -2,13 +2,15 @@
 
 use super::{Hub, HubError, signing};
 use crate::control::{tell, tell_with, turn_away};
-use crate::dial::check_version;
+use crate::dial::{check_version, printable};
 use crate::door::{Peer, refused};
 use crate::learned::log_learned;
+use crate::log::Severity;
 use phalanx_core::hub::{Asking, Refusal, Who};
 use phalanx_core::level::Levels;
 use phalanx_core::wire::hub::{Facts, FromHub, LEVEL, Row, ToHub, are_addresses, are_short};
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode, encode_body};
+use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::Role;
 use phalanx_net::link::Link;
@@ -53,6 +55,11 @@ impl Linked {
         }
     }
 
+    /// The member.
+    pub fn who(&self) -> &Who {
+        &self.asking.who
+    }
+
     pub fn link(&self) -> &Link {
         &self.link
     }
@@ -82,7 +89,9 @@ impl Hub {
         let certificate = shaken.peer_certificate().to_vec();
         let entered = self.links.enter(&format!("{} {name}", role.name())).map_err(HubError::from);
         let admitted = entered.and_then(|entered| Ok((entered, self.known(&certificate)?)));
-        peer.proved();
+        if admitted.is_ok() {
+            peer.proved(); // others stay among the few that may be disconnected
+        }
         let (link, reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
         let (_entered, asking) = match admitted {
             Ok(admitted) => admitted,
@@ -123,7 +132,8 @@ impl Hub {
                 Ok(None) => {}
                 Err(error) => {
                     let Who { role, name } = &linked.asking.who;
-                    self.log.info(format!("the {role} {name} was refused: {error}"));
+                    let what = format!("the {role} {name} was refused");
+                    self.log.limited(Severity::Info, &what, format!("{what}: {error}"));
                     tell(&linked.link, &error.answer());
                 }
             },
@@ -134,6 +144,7 @@ impl Hub {
     /// Does what is asked. `None`: the answer was sent, or nothing was asked.
     fn answer(&self, linked: &Linked, asked: ToHub) -> Result<Option<(FromHub, Vec<u8>)>, HubError> {
         let who = &linked.asking.who;
+        self.engine().check_member(&linked.asking)?;
         let as_user = || match linked.role {
             Role::User => Ok(who.name.as_str()),
             _ => Err(HubError::Refused(Refusal::NoOwner(who.name.clone()))),
@@ -146,6 +157,7 @@ impl Hub {
             }
             ToHub::Renew => (FromHub::Renewed, self.renew(&linked.certificate)?.1.into_bytes()),
             ToHub::Members { after } => {
+                as_user()?;
                 let after = after.map(|(role, name)| Who { role, name });
                 let (rows, goes_on) = self.page(after.as_ref());
                 (FromHub::Members { goes_on, hubs: self.addresses() }, rows)
@@ -182,15 +194,26 @@ impl Hub {
     ) -> Result<Vec<String>, HubError> {
         let who = &linked.asking.who;
         check_version(&who.name, phalanx).map_err(HubError::Other)?;
-        if linked.role != Role::Executor || !are_short(&facts) || !are_addresses(&addresses) {
+        if linked.role != Role::Executor || !are_short(&facts) || !are_addresses(&addresses) || port == 0 {
             return Err(HubError::Other("only executors enter, and they tell little of themselves".to_owned()));
+        }
+        // Users dial what is told here. A name would let an executor choose again and again where they go.
+        let is_address = |it: &String| match linked.from.to_canonical().is_loopback() {
+            true => {
+                it.parse::<Address>().is_ok_and(|address| address.port > 0 && !address.host.contains(char::is_control))
+            }
+            false => it.parse::<SocketAddr>().is_ok_and(|address| address.port() > 0),
+        };
+        if let Some(wrong) = addresses.iter().find(|it| !is_address(it)) {
+            return Err(HubError::Other(format!("{} is no address of an executor", printable(wrong))));
         }
         let addresses = match addresses.is_empty() {
             true => self.seen_at(linked.from, port),
             false => addresses,
         };
         self.engine().enter(signing::now(), linked.number, who, addresses.clone(), facts)?;
-        self.log.info(format!("the executor {} is here, at {}", who.name, addresses.join(", ")));
+        let what = format!("the executor {} is here", who.name);
+        self.log.limited(Severity::Info, &what, format!("{what}, at {}", addresses.join(", ")));
         Ok(addresses)
     }
 

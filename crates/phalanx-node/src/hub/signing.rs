@@ -45,12 +45,17 @@ pub fn founder(issuer: &Authority, pem: &str) -> Result<(Asking, Good), Identity
     Ok((asking(&certificate)?, Good { fingerprint: fingerprint(&certificate), until: issued.validity.until }))
 }
 
+/// When a certificate of this grid ends, in seconds since 1970.
+pub fn ends(issuer: &Authority, certificate: &[u8]) -> Result<u64, IdentityError> {
+    Ok(Issued::of(certificate.to_vec().into(), issuer)?.validity.until)
+}
+
 /// The entries of a list of revoked certificates.
 pub fn entries(revoked: Vec<(Who, Good)>) -> Result<Vec<Revoked>, IdentityError> {
     let when = date_and_time(now());
     let entry = |(who, good): (Who, Good)| {
         let role: Role = who.role.parse().map_err(IdentityError::Damaged)?;
-        Ok(Revoked { when: when.clone(), role, name: who.name, fingerprint: good.fingerprint })
+        Ok(Revoked { when: when.clone(), role, name: who.name, fingerprint: good.fingerprint, until: Some(good.until) })
     };
     revoked.into_iter().map(entry).collect()
 }

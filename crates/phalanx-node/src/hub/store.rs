@@ -1,7 +1,7 @@
 //! What a hub remembers: a durable tuple space of its own, which no client reaches. Each tuple is one change, under the key of what it
 //! changes.
 
-use crate::space::{Directory, Hosted};
+use crate::space::{Directory, Hosted, Told};
 use phalanx_core::error::SpaceError;
 use phalanx_core::hub::Change;
 use phalanx_core::space::{Asker, Get, Options, OutOptions, Pattern, Template, Tuple, Value};
@@ -17,6 +17,16 @@ const PAGE: u32 = 1000;
 
 /// The store.
 pub struct Store(Arc<Hosted>);
+
+/// Changes on their way to the disk.
+pub struct Kept(Told);
+
+impl Kept {
+    /// Waits until the changes are on the disk.
+    pub fn wait(self) -> Result<(), SpaceError> {
+        self.0.flush()
+    }
+}
 
 impl Store {
     /// Opens the store in this folder, or makes it. Passes everything in it to `fill`.
@@ -36,9 +46,9 @@ impl Store {
         }
     }
 
-    /// Stores changes, all or none. When this returns they are on the disk.
-    pub fn keep(&self, changes: &[Change]) -> Result<(), SpaceError> {
-        self.with(|space, now, asker| {
+    /// Stores changes, all or none, behind those that were stored before. They are on the disk once the result was waited for.
+    pub fn keep(&self, changes: &[Change]) -> Result<Kept, SpaceError> {
+        let (kept, told) = self.begin(|space, now, asker| {
             for change in changes {
                 let key = key_of(change);
                 let old = Get { take: true, key: Some(key.clone()), ..Get::default() };
@@ -49,7 +59,8 @@ impl Store {
                 }
             }
             Ok(())
-        })
+        });
+        kept.map(|()| Kept(told))
     }
 
     /// Ends the store. Everything is on the disk before.
@@ -61,11 +72,18 @@ impl Store {
         &self,
         work: impl FnOnce(&mut phalanx_core::space::Space, Duration, Asker) -> Result<T, SpaceError>,
     ) -> Result<T, SpaceError> {
-        let session = self.0.lock().number();
-        let asker = Asker { session, request: 0, acknowledges: false };
-        let (done, told) = self.0.with(|space, now| work(space, now, asker));
+        let (done, told) = self.begin(work);
         told.flush()?;
         done
+    }
+
+    fn begin<T>(
+        &self,
+        work: impl FnOnce(&mut phalanx_core::space::Space, Duration, Asker) -> Result<T, SpaceError>,
+    ) -> (Result<T, SpaceError>, Told) {
+        let session = self.0.lock().number();
+        let asker = Asker { session, request: 0, acknowledges: false };
+        self.0.with(|space, now| work(space, now, asker))
     }
 }
 
@@ -109,14 +127,17 @@ mod tests {
         let mut hub = Hub::default();
         let ada = Asking { who: Who::user("ada"), key: "key".into() };
         let good = |until| Good { fingerprint: format!("to {until}"), until };
-        store.keep(&hub.found(1, ada.clone(), good(100), true)).expect("is kept");
-        store.keep(&hub.invite(2, "ada", ([7; 32], "executor"), 1, 60).expect("is an owner")).expect("is kept");
-        store.keep(&hub.renew(3, &ada, good(200)).expect("is a member")).expect("is kept");
+        store.keep(&hub.found(1, ada.clone(), good(100), true)).and_then(Kept::wait).expect("is kept");
+        store
+            .keep(&hub.invite(2, "ada", ([7; 32], "executor"), 1, 60).expect("is an owner"))
+            .and_then(Kept::wait)
+            .expect("is kept");
+        store.keep(&hub.renew(3, &ada, good(200)).expect("is a member")).and_then(Kept::wait).expect("is kept");
         store.close();
         let (store, found) = filled(folder.path());
         assert_eq!(found.len(), 2, "{found:?}");
         let ws7 = Asking { who: Who::new("executor", "ws7"), key: "other".into() };
-        store.keep(&hub.join(4, [7; 32], ws7, good(300)).expect("is invited")).expect("is kept");
+        store.keep(&hub.join(4, [7; 32], ws7, good(300)).expect("is invited")).and_then(Kept::wait).expect("is kept");
         store.close();
         let (_store, found) = filled(folder.path());
         assert!(found.iter().all(|it| matches!(it, Change::Member(..))), "the invitation is used: {found:?}");

@@ -51,7 +51,9 @@ impl Lab {
 
     fn signed(&self, role: Role, name: &str, fingerprint: String) -> String {
         let when = "2026-01-02T03:04:05Z".to_owned();
-        self.authority.revoke(None, vec![Revoked { when, role, name: name.to_owned(), fingerprint }]).unwrap()
+        self.authority
+            .revoke(None, vec![Revoked { when, role, name: name.to_owned(), fingerprint, until: None }])
+            .unwrap()
     }
 
     fn reach(&self, member: &Member) -> (Arc<Link>, Reader) {

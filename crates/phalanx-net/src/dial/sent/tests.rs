@@ -37,6 +37,7 @@ impl Grid {
             role: Role::User,
             name: "gone".to_owned(),
             fingerprint: "ab".repeat(32),
+            until: None,
         };
         let lists = (0..number).fold(None, |earlier: Option<String>, _| {
             Some(self.authority.revoke(earlier.as_deref(), vec![entry()]).unwrap())

@@ -3,7 +3,7 @@
 
 use crate::identity::members::{LONGEST_SHOWN, MOST_SHOWN, Members};
 use crate::identity::{IdentityError, LONGEST_LIST, Role, fingerprint, from_hex, role_and_name, to_hex};
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use std::collections::HashSet;
 use std::fmt::Write;
 use webpki::EndEntityCert;
@@ -14,6 +14,8 @@ use webpki::ring::ECDSA_P256_SHA256;
 const TITLE: &str = "phalanx revoked";
 /// Begins the line of a certificate of the hub that has signed the list.
 const BY: &str = "by ";
+/// How long a certificate that has ended stays in lists, in seconds: 30 days. Clocks differ, and members may be away.
+const REMEMBERED: u64 = 30 * 24 * 3600;
 const SIGNATURE: &str = "\nsignature ";
 /// Highest number of a list that a hub has signed. So the root always has a higher one for its own, which names the hub.
 const MOST_BY_HUB: u64 = 1 << 62;
@@ -40,6 +42,8 @@ pub struct Revoked {
     pub name: String,
     /// The certificate's digest, as [`fingerprint`] gives it.
     pub fingerprint: String,
+    /// When the certificate ends, in seconds since 1970. A hub leaves it out of its lists some time later. `None`: it stays in them.
+    pub until: Option<u64>,
 }
 
 impl RevokedList {
@@ -88,6 +92,9 @@ impl RevokedList {
         list.number = list.number.checked_add(1).ok_or(wrong("there is no higher number"))?;
         let mut known = HashSet::new();
         entries.extend(revoked);
+        let now = UnixTime::now().as_secs();
+        let counts = |entry: &Revoked| entry.until.is_none_or(|until| now.saturating_sub(until) < REMEMBERED);
+        entries.retain(counts);
         list.entries = entries.into_iter().filter(|entry| known.insert(entry.fingerprint.clone())).collect();
         Ok(list)
     }
@@ -105,8 +112,10 @@ impl RevokedList {
     /// The text that is signed. `hub`: the certificates of the hub that signs and of its issuers. Empty: the root signs.
     fn to_sign(&self, authority: &CertificateDer<'_>, hub: &[CertificateDer<'_>]) -> String {
         let mut text = format!("{TITLE} {} of {}\n", self.number, fingerprint(authority));
-        for Revoked { when, role, name, fingerprint } in &self.entries {
-            let _ = writeln!(text, "{when} {} {name} {fingerprint}", role.name());
+        for Revoked { when, role, name, fingerprint, until } in &self.entries {
+            let _ = write!(text, "{when} {} {name} {fingerprint}", role.name());
+            let _ = until.map_or(Ok(()), |until| write!(text, " {until}"));
+            text.push('\n');
         }
         for certificate in hub {
             let _ = writeln!(text, "{BY}{}", to_hex(certificate));
@@ -173,11 +182,16 @@ fn signers(hub: &[CertificateDer<'_>], authority: &CertificateDer<'_>) -> Result
 
 impl Revoked {
     fn parse(line: &str) -> Option<Revoked> {
-        let [when, role, name, fingerprint] = line.split(' ').collect::<Vec<_>>()[..] else { return None };
+        let words: Vec<_> = line.split(' ').collect();
+        let (words, until) = match &words[..] {
+            [words @ .., until] if words.len() == 4 => (words, Some(until.parse().ok()?)),
+            words => (words, None),
+        };
+        let [when, role, name, fingerprint] = *words else { return None };
         let is_digest = fingerprint.len() == 64 && from_hex(fingerprint).is_some();
         let role = role.parse().ok().filter(|_| is_digest)?;
         let [when, name, fingerprint] = [when, name, fingerprint].map(str::to_owned);
-        Some(Revoked { when, role, name, fingerprint })
+        Some(Revoked { when, role, name, fingerprint, until })
     }
 }
 

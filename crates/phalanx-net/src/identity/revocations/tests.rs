@@ -31,6 +31,7 @@ impl Grid {
             role: Role::Executor,
             name: name.to_owned(),
             fingerprint: fingerprint(certificate),
+            until: None,
         };
         self.authority.revoke(earlier, vec![entry]).expect("a list")
     }
@@ -74,6 +75,7 @@ fn a_list_that_follows_several_names_all_of_theirs_under_a_higher_number() {
         role: Role::Executor,
         name: "third".to_owned(),
         fingerprint: fingerprint(&third),
+        until: None,
     };
     for earlier in [[&*long, &restored], [&*restored, &long]] {
         let list = grid.authority.revoke_after(&earlier, vec![entry.clone()]).expect("a list");

@@ -232,6 +232,7 @@ fn a_server_that_never_pauses_keeps_no_revoked_link_alive() {
         role: Role::Executor,
         name: "ws7".to_owned(),
         fingerprint: fingerprint(&ws7.own().certificate),
+        until: None,
     };
     let log = phalanx_node::log::Log::nowhere();
     let options = ServerOptions { policy: all_private(), ..ServerOptions::default() };

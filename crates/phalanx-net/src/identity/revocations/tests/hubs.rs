@@ -49,7 +49,7 @@ fn member(authority: &Authority, role: Role, name: &str, lasts: Option<Duration>
 
 fn entry(name: &str, certificate: &CertificateDer<'_>) -> Revoked {
     let (when, fingerprint) = ("2026-01-02T03:04:05Z".to_owned(), fingerprint(certificate));
-    Revoked { when, role: Role::Executor, name: name.to_owned(), fingerprint }
+    Revoked { when, role: Role::Executor, name: name.to_owned(), fingerprint, until: None }
 }
 
 fn names(list: &RevokedList) -> Vec<&str> {
