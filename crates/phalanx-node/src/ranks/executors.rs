@@ -14,6 +14,7 @@ use phalanx_core::wire::machines::{Part, Program};
 use phalanx_core::wire::ranks::UNIVERSE;
 use phalanx_core::wire::universe::Wanted;
 use phalanx_net::address::Address;
+use phalanx_net::dial::RELAYED;
 use phalanx_net::sync::lock;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -206,7 +207,7 @@ fn programs_of(programs: Vec<Wanted>, environment: &[(Vec<u8>, Vec<u8>)]) -> Vec
 
 /// Whether ranks on these machines can reach each other by these addresses.
 fn is_reachable(from: IpAddr, other: IpAddr) -> bool {
-    from.is_loopback() == other.is_loopback()
+    from.is_loopback() == other.is_loopback() && from != RELAYED && other != RELAYED
 }
 
 /// The most processes there can be: those that the program begins with, and as many more as one call can spawn. For each

@@ -18,6 +18,7 @@ use phalanx_core::level::{Level, Levels};
 use phalanx_core::wire::machines::Part;
 use phalanx_core::wire::ranks::{CHECKPOINTS, MOST_RANKS};
 use phalanx_net::address::Address;
+use phalanx_net::dial::RELAYED;
 use phalanx_net::identity::random_token;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -188,8 +189,7 @@ impl Starting {
     fn there(mut self, hosts: &Hosts) -> Result<Started, LaunchError> {
         let (reached, counts, others) = self.place(hosts)?;
         self.begin_output(counts.iter().sum())?;
-        let ips: Vec<IpAddr> = reached.iter().map(|host| host.ip).collect();
-        check_reach(&ips)?;
+        check_reach(&reached.iter().map(|host| (host.name.as_str(), host.ip)).collect::<Vec<_>>())?;
         let executors = Executors::new(hosts, &self.job, (&reached, &counts), &others);
         self.job.environment.push(executors.variable());
         let parts = self.parts(&counts);
@@ -208,7 +208,8 @@ impl Starting {
 
     /// Chooses the machines that get ranks.
     fn place(&mut self, hosts: &Hosts) -> Result<Placed, LaunchError> {
-        let reached = self.reach(hosts)?;
+        let mut reached = self.reach(hosts)?;
+        reached.sort_by_key(|host| host.ip == RELAYED); // ranks there reach no other machine
         if reached.is_empty() {
             return Err(LaunchError::Hosts("no executor is left".to_owned()));
         }
@@ -306,14 +307,40 @@ fn resolve(blocks: &mut [Block], all: u64) -> io::Result<u32> {
     }
 }
 
-/// Rejects addresses that mean another machine elsewhere (such as loopback), because ranks would not find each other.
-fn check_reach(ips: &[IpAddr]) -> Result<(), LaunchError> {
-    let local = ips.iter().filter(|ip| ip.is_loopback()).count();
-    match local == 0 || local == ips.len() {
+/// Rejects machines whose ranks would not find each other: one that a relay leads to, beside others, and addresses that mean another
+/// machine elsewhere (such as loopback).
+fn check_reach(machines: &[(&str, IpAddr)]) -> Result<(), LaunchError> {
+    let relayed: Vec<&str> = machines.iter().filter(|(_, ip)| *ip == RELAYED).map(|(name, _)| *name).collect();
+    if !relayed.is_empty() && machines.len() > 1 {
+        let names = relayed.join(", ");
+        let is = if relayed.len() == 1 { "is" } else { "are" };
+        return Err(LaunchError::Hosts(format!(
+            "{names} {is} reached only through the hub, and ranks on different machines connect to each other directly: ask for as many \
+             processes as one machine has places, or name machines that others can connect to with --hosts"
+        )));
+    }
+    let local = machines.iter().filter(|(_, ip)| ip.is_loopback()).count();
+    match local == 0 || local == machines.len() {
         true => Ok(()),
         false => Err(LaunchError::Hosts(
             "one of the machines is this one, by an address that others cannot reach: name it by one they can"
                 .to_owned(),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_behind_a_relay_are_alone_on_their_machine() {
+        let (near, here) = (IpAddr::from([10, 0, 0, 2]), IpAddr::from(Ipv4Addr::LOCALHOST));
+        let check = |machines: &[(&str, IpAddr)]| check_reach(machines).map_err(|error| error.to_string());
+        assert_eq!(check(&[("ws7", RELAYED)]), Ok(()));
+        assert_eq!(check(&[("ws7", near), ("ws8", near)]), Ok(()));
+        let why = check(&[("ws6", near), ("ws7", RELAYED), ("ws8", RELAYED)]).unwrap_err();
+        assert!(why.starts_with("ws7, ws8 are reached only through the hub"), "{why}");
+        assert!(check(&[("ws7", near), ("ws8", here)]).unwrap_err().contains("is this one"));
     }
 }
