@@ -265,11 +265,11 @@ pub fn hub_renew<'py>(
     Ok(Some(PyString::new(py, &text)))
 }
 
-/// From now on, this process reaches the members of the grid by name (`ws7.lab.phalanx`), directly or through a hub. `known`: where they
-/// were last, for when no hub answers.
+/// From now on, this process reaches the members of the grid by name (`ws7.lab.phalanx`), directly or through a hub. `last`: where each
+/// was reached last, for when no hub answers.
 #[pyfunction]
-pub fn guide_to(dialler: Dialler, grid: &str, hubs: Vec<String>, known: HashMap<String, String>) -> PyResult<()> {
+pub fn guide_to(dialler: Dialler, grid: &str, hubs: Vec<String>, last: HashMap<String, String>) -> PyResult<()> {
     let dialler = dialler.read_member()?;
-    Paths::register(grid, dialler.member().clone(), hubs, known);
+    Paths::register(grid, dialler.member().clone(), hubs, last);
     Ok(())
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -105,6 +106,6 @@ def _machine(member: Member) -> str:
     """What a machine has, in a few words. The machine has chosen them."""
     facts = member.facts
     cores = f"{facts['cores']} cores" if "cores" in facts else ""
-    memory = f"{int(facts['memory']) / 1e9:.1f} GB" if facts.get("memory", "").isdecimal() else ""
+    memory = f"{int(facts['memory']) / 1e9:.1f} GB" if re.fullmatch("[0-9]{1,18}", facts.get("memory", "")) else ""
     python = f"Python {facts['python']}" if "python" in facts else ""
     return printable(", ".join(filter(None, (cores, memory, python))))

@@ -43,7 +43,7 @@ pub enum ToHub {
     Return { phalanx: String },
     /// Over a joining link: a member whose link the hub has ended asks why.
     Why { phalanx: String },
-    /// An executor is here. Others reach it at its `addresses`; none: at its `port` where the hub sees it.
+    /// An executor is here. Others reach it at its `port` where the hub sees it, unless that is 0, and at its `addresses`.
     Enter { addresses: Vec<String>, port: u16, facts: Facts, phalanx: String },
     /// The sender is still here.
     Beat,

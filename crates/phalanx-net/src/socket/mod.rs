@@ -16,7 +16,7 @@ pub use waker::Waker;
 use socket2::{Domain, MaybeUninitSlice, SockAddr, Socket as Raw, TcpKeepalive, Type};
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -77,6 +77,13 @@ impl Socket {
     /// The other end's address; an error where it has none.
     pub fn peer(&self) -> io::Result<SocketAddr> {
         self.raw.peer_addr()?.as_socket().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// The address of this machine that connections to `to` have. No packet is sent. An error where there is no way there.
+    pub fn way_out(to: SocketAddr) -> io::Result<IpAddr> {
+        let raw = Raw::new(Domain::for_address(to), Type::DGRAM, None)?;
+        raw.connect(&to.into())?;
+        Ok(raw.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?.ip())
     }
 
     /// Whether both ends of a network connection are on this machine.

@@ -8,7 +8,7 @@ use crate::learned::log_learned;
 use crate::log::Severity;
 use phalanx_core::hub::{Asking, Refusal, Who};
 use phalanx_core::level::Levels;
-use phalanx_core::wire::hub::{Facts, FromHub, LEVEL, Row, ToHub, are_addresses, are_short};
+use phalanx_core::wire::hub::{Facts, FromHub, LEVEL, MOST_ADDRESSES, Row, ToHub, are_addresses, are_short};
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode, encode_body};
 use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
@@ -194,7 +194,7 @@ impl Hub {
     ) -> Result<Vec<String>, HubError> {
         let who = &linked.asking.who;
         check_version(&who.name, phalanx).map_err(HubError::Other)?;
-        if linked.role != Role::Executor || !are_short(&facts) || !are_addresses(&addresses) || port == 0 {
+        if linked.role != Role::Executor || !are_short(&facts) || !are_addresses(&addresses) {
             return Err(HubError::Other("only executors enter, and they tell little of themselves".to_owned()));
         }
         // Users dial what is told here. A name would let an executor choose again and again where they go.
@@ -207,10 +207,9 @@ impl Hub {
         if let Some(wrong) = addresses.iter().find(|it| !is_address(it)) {
             return Err(HubError::Other(format!("{} is no address of an executor", printable(wrong))));
         }
-        let addresses = match addresses.is_empty() {
-            true => self.seen_at(linked.from, port),
-            false => addresses,
-        };
+        let seen = if port == 0 { Vec::new() } else { self.seen_at(linked.from, port) };
+        let own = addresses.into_iter().filter(|own| !seen.contains(own));
+        let addresses: Vec<String> = seen.iter().cloned().chain(own).take(MOST_ADDRESSES).collect();
         self.engine().enter(signing::now(), linked.number, who, addresses.clone(), facts)?;
         let what = format!("the executor {} is here", who.name);
         self.log.limited(Severity::Info, &what, format!("{what}, at {}", addresses.join(", ")));

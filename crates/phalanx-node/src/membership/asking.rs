@@ -13,8 +13,9 @@ use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::news::{Exchange, note_unwritten};
 use phalanx_net::preamble::Preamble;
+use phalanx_net::socket::Socket;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,28 @@ pub struct AtHub {
     pub(super) news: Option<Exchange>,
     /// Where the hub was reached.
     address: Address,
+    way: Option<Way>,
+}
+
+/// The way to a hub.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    to: SocketAddr,
+    /// The address that this machine had.
+    pub from: IpAddr,
+}
+
+impl Way {
+    fn of(to: Option<SocketAddr>) -> Option<Way> {
+        let to = to?;
+        Some(Way { to, from: Socket::way_out(to).ok()? })
+    }
+
+    /// Whether this machine has moved to another network. Then its links have broken, and no system tells. A machine without a network
+    /// may come back to the one that it was in.
+    pub fn has_changed(&self) -> bool {
+        Socket::way_out(self.to).is_ok_and(|from| from != self.from)
+    }
 }
 
 /// Closes the link when this is dropped.
@@ -94,17 +117,19 @@ impl AtHub {
         first(hubs, |address| {
             let call = || {
                 let dialled = dial(&address.into(), DIAL_PATIENCE)?;
-                let expected = Expected::Judged(&client, &AnyHub);
-                dialled.introduce(Preamble::Hub, expected, LEVELS, DIAL_PATIENCE)?.link(MAX_CONTROL_BODY)
+                let (expected, way) = (Expected::Judged(&client, &AnyHub), Way::of(dialled.address));
+                let introduced = dialled.introduce(Preamble::Hub, expected, LEVELS, DIAL_PATIENCE)?;
+                Ok((introduced.link(MAX_CONTROL_BODY)?, way))
             };
-            let (link, reader) = call().map_err(|error| unreachable(address, &error))?;
-            Ok(AtHub { link: Ending(link), reader, news: Some(Exchange::new(member.news())), address: address.clone() })
+            let ((link, reader), way) = call().map_err(|error| unreachable(address, &error))?;
+            let news = Some(Exchange::new(member.news()));
+            Ok(AtHub { link: Ending(link), reader, news, address: address.clone(), way })
         })
     }
 
     /// A link of a peer that joins.
     pub(super) fn joining(link: Arc<Link>, reader: Reader, address: &Address) -> AtHub {
-        AtHub { link: Ending(link), reader, news: None, address: address.clone() }
+        AtHub { link: Ending(link), reader, news: None, address: address.clone(), way: None }
     }
 
     /// Where the hub was reached.
@@ -112,9 +137,14 @@ impl AtHub {
         &self.address
     }
 
-    /// Whether the link has ended.
+    /// The way by which the hub was reached. `None`: the system does not tell.
+    pub(super) fn way(&self) -> Option<Way> {
+        self.way
+    }
+
+    /// Whether the link has ended, also because this machine has moved, or belongs to another process.
     pub(super) fn has_ended(&self) -> bool {
-        self.link.0.is_closed()
+        self.link.0.is_closed() || self.link.0.is_copy() || self.way.is_some_and(|way| way.has_changed())
     }
 
     /// Sends a request, and waits for its answer.

@@ -8,53 +8,76 @@ use phalanx_core::wire::decode;
 use phalanx_core::wire::hub::{FromHub, Row, ToHub};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Dialled, Expected, Guide, RELAYED, Target, Watcher, dial, guide, host_of};
+use phalanx_net::forks::lock_soon;
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::preamble::Preamble;
-use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a direct path may take. Beyond that the hub carries the link.
+/// How long a direct path may take.
 const DIRECT_PATIENCE: Duration = Duration::from_millis(700);
-/// A member without a direct path is tried directly again after this time, because its network may have changed.
+/// After this time, the hub is asked to carry the link meanwhile. It is enough for a connection, a handshake and another connection over
+/// a line with a round trip of 60 ms. Over a longer one, the first link is relayed, and the next one is direct.
+const HEAD_START: Duration = Duration::from_millis(250);
+/// Most addresses of a member that are tried.
+const MOST_PATHS: usize = 4;
+/// A path is looked for again after this time, because networks change: a laptop moves, and its address is another machine's then.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The ways to the members of one grid.
-pub struct Paths {
+pub struct Paths(Arc<Shared>);
+
+struct Shared {
     grid: String,
     member: Member,
     hubs: Vec<String>,
-    /// Where each member was last, for when no hub answers.
+    /// Where members were reached last, for when no hub answers.
     last: HashMap<String, String>,
     /// The way to each member that was reached.
     known: Mutex<HashMap<String, Path>>,
 }
 
-/// How a member is reached.
+/// How a member is reached, and when this was found out.
 #[derive(Debug, Clone, Copy)]
 enum Path {
     /// At this address, where the member has proved who it is.
-    Direct(SocketAddr),
-    /// Through a hub, because it did not answer directly at this time.
+    Direct(SocketAddr, Instant),
+    /// Through a hub, because it did not answer directly.
     Relayed(Instant),
 }
 
 impl fmt::Debug for Paths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Paths({})", self.grid)
+        write!(f, "Paths({})", self.0.grid)
     }
 }
 
 impl Paths {
-    /// From now on, this process reaches the members of the grid by name, as this member. `last`: where they were last.
+    /// From now on, this process reaches the members of the grid by name, as this member. `last`: where they were reached last, for when
+    /// no hub answers.
     pub fn register(grid: &str, member: Member, hubs: Vec<String>, last: HashMap<String, String>) {
-        guide(grid, Arc::new(Paths { grid: grid.to_owned(), member, hubs, last, known: Mutex::default() }));
+        let shared = Shared { grid: grid.to_owned(), member, hubs, last, known: Mutex::default() };
+        guide(grid, Arc::new(Paths(Arc::new(shared))));
+    }
+}
+
+impl Shared {
+    /// The way to a member, if it is known. A fork may not get it.
+    fn known(&self, member: &str) -> Option<Path> {
+        lock_soon(&self.known)?.get(member).copied()
     }
 
+    fn remember(&self, member: &str, path: Path) {
+        lock_soon(&self.known).into_iter().for_each(|mut known| drop(known.insert(member.to_owned(), path)));
+    }
+
+    /// Where the hub says that a member is.
     fn addresses(&self, at_hub: &mut AtHub, member: &str) -> Result<Vec<String>, AskError> {
         let (answer, body) = at_hub.ask(&ToHub::Find { name: member.to_owned() })?;
         let FromHub::Members { .. } = answer else { return Err(other()) };
@@ -66,19 +89,31 @@ impl Paths {
         }
     }
 
-    /// Connects to the first of these addresses at which the member itself answers. In another private network, another machine may
-    /// have the same address.
-    fn directly(&self, member: &str, addresses: &[String], patience: Duration) -> Option<Dialled> {
+    /// Looks at which of these addresses the member itself answers first. In another private network, another machine may have the same
+    /// address. One that answers after the head start is for the next link.
+    fn directly(self: &Arc<Shared>, member: &str, addresses: Vec<String>, patience: Duration) -> Option<Dialled> {
+        let (found, first) = channel();
+        for address in addresses.into_iter().take(MOST_PATHS) {
+            let (shared, member, found) = (self.clone(), member.to_owned(), found.clone());
+            let look = move || {
+                let Some((target, at)) = shared.prove(&member, &address, patience) else { return };
+                shared.remember(&member, Path::Direct(at, Instant::now()));
+                let _ = found.send(target);
+            };
+            thread::Builder::new().name("phalanx-path".into()).spawn(look).ok()?;
+        }
+        drop(found);
+        dial(&first.recv_timeout(HEAD_START).ok()?, patience).ok()
+    }
+
+    /// Lets the member prove that it is at an address.
+    fn prove(&self, member: &str, address: &str, patience: Duration) -> Option<(Target, SocketAddr)> {
         let client = self.member.newest().client_of(Role::Executor).ok()?;
-        let prove = |address: &String| {
-            let target = Target::Host(address.parse::<Address>().ok()?);
-            let dialled = dial(&target, patience).ok()?;
-            let again = dialled.again.clone();
-            let expected = Expected::Named(&client, member);
-            dialled.introduce_and_wait(Preamble::News, expected, PROVING, patience).ok()?;
-            dial(&again, patience).ok()
-        };
-        addresses.iter().find_map(prove)
+        let dialled = dial(&Target::Host(address.parse::<Address>().ok()?), patience).ok()?;
+        let (again, at) = (dialled.again.clone(), dialled.address?);
+        let expected = Expected::Named(&client, member);
+        dialled.introduce_and_wait(Preamble::News, expected, PROVING, patience).ok()?;
+        Some((again, at))
     }
 
     fn through_hub(&self, at_hub: &mut AtHub, member: &str, patience: Duration) -> Result<Dialled, AskError> {
@@ -90,56 +125,52 @@ impl Paths {
         Ok(Dialled { socket, address: Some(SocketAddr::new(RELAYED, 0)), again })
     }
 
-    fn find(&self, member: &str, patience: Duration) -> Result<Dialled, AskError> {
-        let known = lock(&self.known).get(member).copied();
-        if let Some(Path::Direct(address)) = known {
-            if let Ok(dialled) = dial(&address.into(), patience) {
-                return Ok(dialled);
+    fn find(self: &Arc<Shared>, member: &str, patience: Duration) -> Result<Dialled, AskError> {
+        let (known, began) = (self.known(member), Instant::now());
+        let short = patience.min(DIRECT_PATIENCE);
+        let before = match known {
+            Some(Path::Direct(address, since)) => {
+                if since.elapsed() < AGAIN {
+                    if let Ok(dialled) = dial(&address.into(), short) {
+                        return Ok(dialled);
+                    }
+                }
+                Some(address.to_string())
             }
-        }
-        let direct = patience.min(DIRECT_PATIENCE);
+            _ => None,
+        };
         let mut at_hub = match AtHub::open(&self.member, &self.hubs) {
             Ok(at_hub) => at_hub,
-            Err(error @ AskError::Unreachable(_)) => {
-                let last = self.last.get(member).map(|it| self.directly(member, std::slice::from_ref(it), direct));
-                return last.flatten().map_or(Err(error), |dialled| Ok(self.remember(member, dialled)));
+            Err(error @ (AskError::Unreachable(_) | AskError::Ended(_))) => {
+                // No hub answers: the member may be where it was.
+                let before = before.or_else(|| self.last.get(member).cloned());
+                return before.and_then(|before| self.directly(member, vec![before], short)).ok_or(error);
             }
             Err(error) => return Err(error),
         };
-        let relayed = match known {
-            Some(Path::Relayed(since)) if since.elapsed() < AGAIN => Some(since),
-            _ => None,
-        };
-        if relayed.is_none() {
+        if !matches!(known, Some(Path::Relayed(since)) if since.elapsed() < AGAIN) {
             let addresses = self.addresses(&mut at_hub, member)?;
-            if let Some(dialled) = self.directly(member, &addresses, direct) {
-                return Ok(self.remember(member, dialled));
+            if let Some(dialled) = self.directly(member, addresses, short) {
+                return Ok(dialled);
+            }
+            if !matches!(self.known(member), Some(Path::Direct(_, since)) if since > began) {
+                self.remember(member, Path::Relayed(began));
             }
         }
-        let dialled = self.through_hub(&mut at_hub, member, patience)?;
-        lock(&self.known).insert(member.to_owned(), Path::Relayed(relayed.unwrap_or_else(Instant::now)));
-        Ok(dialled)
-    }
-
-    /// Remembers a direct path.
-    fn remember(&self, member: &str, dialled: Dialled) -> Dialled {
-        if let Some(address) = dialled.address {
-            lock(&self.known).insert(member.to_owned(), Path::Direct(address));
-        }
-        dialled
+        self.through_hub(&mut at_hub, member, patience)
     }
 }
 
 impl Guide for Paths {
     fn dial(&self, member: &str, patience: Duration) -> io::Result<Dialled> {
-        self.find(member, patience).map_err(|error| match error {
+        self.0.find(member, patience).map_err(|error| match error {
             AskError::Ended(error) => error,
             error => io::Error::new(io::ErrorKind::NotConnected, error.to_string()),
         })
     }
 
     fn watch(&self) -> Watcher {
-        let (member, hubs, mut open) = (self.member.clone(), self.hubs.clone(), None);
+        let (member, hubs, mut open) = (self.0.member.clone(), self.0.hubs.clone(), None);
         Box::new(move || {
             let mut at_hub = match open.take().filter(|it: &AtHub| !it.has_ended()) {
                 Some(at_hub) => at_hub,

@@ -18,6 +18,7 @@ use phalanx_net::news::Exchange;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -40,12 +41,25 @@ const MOST_COMING: usize = 64;
 /// What an executor tells a hub.
 #[derive(Debug, Clone, Default)]
 pub struct Telling {
-    /// Where others reach it. None: at `port` where the hub sees it.
+    /// Where others reach it. None: at `port` of the address that the hub sees, and of the one that it has in its own network.
     pub addresses: Vec<String>,
     /// The port at which it listens.
     pub port: u16,
     /// What its machine has.
     pub facts: Facts,
+}
+
+impl Telling {
+    /// The addresses, and the port where the hub sees the executor; 0: others do not reach it there. `from`: the machine's address in its
+    /// own network. Behind a router that translates addresses, the hub sees the router's, and members behind the same router need that
+    /// of the machine.
+    fn places(&self, from: Option<IpAddr>) -> (Vec<String>, u16) {
+        if !self.addresses.is_empty() {
+            return (self.addresses.clone(), 0);
+        }
+        let own = from.filter(|from| !from.is_loopback()).map(|from| SocketAddr::new(from, self.port).to_string());
+        (own.into_iter().collect(), self.port)
+    }
 }
 
 /// Takes a connection that a hub has brought.
@@ -201,8 +215,8 @@ impl Shared {
                 return Ok(());
             }
         }
-        let Telling { addresses, port, facts } = self.telling.clone();
-        let entering = ToHub::Enter { addresses, port, facts, phalanx: VERSION.to_owned() };
+        let (addresses, port) = self.telling.places(at_hub.way().map(|way| way.from));
+        let entering = ToHub::Enter { addresses, port, facts: self.telling.facts.clone(), phalanx: VERSION.to_owned() };
         match at_hub.ask(&entering)?.0 {
             FromHub::Entered { addresses, hubs } => self.enter(&addresses, hubs),
             _ => return Err(super::asking::other()),
@@ -267,7 +281,7 @@ impl Shared {
     }
 
     fn serve(self: &Arc<Shared>, at_hub: AtHub) -> Result<(), AskError> {
-        let hub = at_hub.address().clone();
+        let (hub, way) = (at_hub.address().clone(), at_hub.way());
         let AtHub { link: ending, reader, news, .. } = at_hub;
         let (link, news) = (&ending.0, Mutex::new(news));
         let (heard, asked) = (Mutex::new(Instant::now()), Mutex::new((Instant::now(), None::<Instant>)));
@@ -303,7 +317,8 @@ impl Shared {
                 asked.1 = Some(now);
                 tell(link, &ToHub::Renew);
             }
-            if lock(&heard).elapsed() > SILENCE || lock(&self.state).is_over {
+            let has_moved = way.is_some_and(|way| way.has_changed());
+            if has_moved || lock(&heard).elapsed() > SILENCE || lock(&self.state).is_over {
                 link.close();
             }
         });

@@ -6,6 +6,7 @@ use crate::{next_line, options};
 use phalanx_core::hub::Token;
 use phalanx_core::level::Policy;
 use phalanx_core::space::Options as SpaceOptions;
+use phalanx_core::wire::VERSION;
 use phalanx_core::wire::hub::{FromHub, ToHub};
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Authority, Member, Role};
@@ -16,7 +17,7 @@ use phalanx_node::hub::{Founded, Hub, HubServer, Place};
 use phalanx_node::log::Log;
 use phalanx_node::membership::{AskError, AtHub, Joined, Paths, Telling, join};
 use phalanx_node::space::{Client, Connect, ServerOptions};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -219,6 +220,37 @@ fn members_are_reached_by_name_directly_and_through_the_hub() {
     assert!(direct.hub_status().unwrap().contains("127.0.0.1:"));
     let nobody = ask_all(&[at("nobody")], &Dialler::from(ada)).remove(0).unwrap_err();
     assert!(nobody.contains("no member is called nobody"), "{nobody}");
+}
+
+#[test]
+fn a_member_is_found_where_it_was_while_no_hub_answers() {
+    let mut lab = Lab::new();
+    let (executor, _) = lab.executor("near", Telling::default());
+    let last = HashMap::from([("near".to_owned(), executor.address().to_string())]);
+    let ada = lab.ada();
+    drop(lab.server.take());
+    Paths::register("attic", ada.clone(), lab.hubs.clone(), last);
+    let at = |name: &str| Address { host: format!("{name}.attic.phalanx"), port: 7400 };
+    ask_all(&[at("near")], &Dialler::from(ada.clone())).remove(0).unwrap();
+    let unknown = ask_all(&[at("far")], &Dialler::from(ada)).remove(0).unwrap_err();
+    assert!(unknown.contains("no hub of the grid answers"), "{unknown}");
+}
+
+#[test]
+fn an_executor_is_where_the_hub_sees_it_and_where_its_own_network_does() {
+    let lab = Lab::new();
+    let (_executor, ws7) = lab.executor("ws7", Telling::default());
+    let enter = |addresses: &[&str], port| {
+        let addresses = addresses.iter().map(|it| (*it).to_owned()).collect();
+        let entering = ToHub::Enter { addresses, port, facts: BTreeMap::new(), phalanx: VERSION.to_owned() };
+        match lab.at_hub(&ws7).ask(&entering).unwrap().0 {
+            FromHub::Entered { addresses, .. } => addresses,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(enter(&["10.0.0.2:7400"], 7400), ["127.0.0.1:7400", "10.0.0.2:7400"]);
+    assert_eq!(enter(&["127.0.0.1:7400"], 7400), ["127.0.0.1:7400"]);
+    assert_eq!(enter(&["ws7.example.org:7500"], 0), ["ws7.example.org:7500"], "it knows better");
 }
 
 #[test]
