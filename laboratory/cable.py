@@ -51,6 +51,11 @@ class Cable:
             self._port_state(FORWARDING)
             self._is_silent = False
 
+    def plug_into(self, bridge: str) -> None:
+        """Plug this end into another network. The host keeps its carrier. A shape stays."""
+        self.bridge = bridge
+        self._into_bridge(self._far if self._wire else self.plug)
+
     def shape(self, *, delay: float = 0.0, rate: float = 0.0, loss: float = 0.0) -> None:
         """Make the line long, narrow or bad, each way, instead of the shape before.
 

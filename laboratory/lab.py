@@ -34,17 +34,17 @@ GRACE = 2.0
 GATEWAY = 254
 # Out: anything, under the gateway's address. In: only answers. The rest vanishes, as behind most firewalls.
 NAT_RULES = """
-table ip lab {
-    chain out {
+table ip lab {{
+    chain out {{
         type nat hook postrouting priority srcnat
-        oifname "eth0" masquerade
-    }
-    chain through {
+        oifname "eth0" masquerade {ports}
+    }}
+    chain through {{
         type filter hook forward priority filter; policy drop
         ct state established,related accept
-        iifname "eth1" accept
-    }
-}
+        iifname "eth1" {allowed} accept
+    }}
+}}
 """
 # Says its own name, as a machine of its own would, then becomes the command.
 NAMED = ("unshare", "--uts", "sh", "-c", 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"')
@@ -54,9 +54,13 @@ _serials = itertools.count()
 
 @dataclass
 class Network:
-    """A bridge in the lab's switch and the addresses on it: `10.77.<number>.1` and up."""
+    """A bridge in the lab's switch and the addresses on it: those of `subnet`, from the first on.
+
+    Two networks may have the same subnet, as private networks have, if a NAT is between them.
+    """
 
     number: int
+    subnet: str = ""
     router: Host | None = None
     _next: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -67,7 +71,8 @@ class Network:
 
     def address(self, last: int | None = None) -> str:
         """The address on it that ends with `last`; without, the next free one."""
-        return f"10.77.{self.number}.{next(self._next) if last is None else last}"
+        subnet = self.subnet or f"10.77.{self.number}"
+        return f"{subnet}.{next(self._next) if last is None else last}"
 
 
 @dataclass
@@ -123,6 +128,22 @@ class Host:
         """All processes that live on this host."""
         return namespaces.pids(self.namespace)
 
+    def move(self, network: Network) -> None:
+        """Plug the cable into another network, where the host has another address. As when a laptop is carried away:
+        its processes run on, and those that had connections to it hear nothing."""
+        address = network.address()
+        ip("address", "flush", "dev", "eth0", namespace=self.namespace)
+        self.cable.plug_into(network.bridge)
+        self.address, self.network = address, network
+        self.configure()
+
+    def configure(self) -> None:
+        """Give the host its address, and the way out of its network."""
+        ip("address", "add", f"{self.address}/24", "dev", "eth0", namespace=self.namespace)
+        if self.network.router:
+            gateway = self.network.address(GATEWAY)
+            ip("route", "replace", "default", "via", gateway, namespace=self.namespace)
+
 
 class Lab:
     """Hosts and networks within a `with` block; RuntimeError when this machine cannot have them.
@@ -177,9 +198,9 @@ class Lab:
         """Close `opened` with the lab; those that hosts make are kept already, accepted ones are not."""
         return self._sockets.enter_context(opened)
 
-    def network(self) -> Network:
-        """One more network, joined to the others by nothing."""
-        network = Network(next(self._networks))
+    def network(self, subnet: str = "") -> Network:
+        """One more network, joined to the others by nothing. Its addresses begin with `subnet`, like `10.0.0`."""
+        network = Network(next(self._networks), subnet)
         bridge = ("add", network.bridge, "type", "bridge", "stp_state", "0", "forward_delay", "0")
         ip("link", *bridge, namespace=self.switch)
         ip("link", "set", network.bridge, "up", namespace=self.switch)
@@ -192,17 +213,31 @@ class Lab:
         namespaces.add(namespace)
         home.mkdir()
         address = network.address()
-        host = Host(name, address, namespace, self._cable(namespace, network, "eth0", address), home, self, network)
+        host = Host(name, address, namespace, self._cable(namespace, network, "eth0"), home, self, network)
         self.hosts.append(host)
-        if network.router:
-            ip("route", "add", "default", "via", network.address(GATEWAY), namespace=namespace)
+        host.configure()
         return host
 
-    def nat(self, name: str) -> Network:
-        """A network behind the new host `name`: who is on it can connect to the LAN and cannot be reached."""
-        network, router = self.network(), self.host(name)
-        self._cable(router.namespace, network, "eth1", network.address(GATEWAY))
-        router.run(["sh", "-c", f"echo 1 > /proc/sys/net/ipv4/ip_forward && echo '{NAT_RULES}' | nft -f -"])
+    def nat(
+        self, name: str, *, subnet: str = "", ports: Sequence[int] | None = None, symmetric: bool = False
+    ) -> Network:
+        """A network behind the new host `name`: who is on it can connect to the LAN and cannot be reached.
+
+        Parameters
+        ----------
+        subnet
+            As for :meth:`network`.
+        ports
+            The only ports to which the router lets those on it connect; None: all.
+        symmetric
+            Whether the router chooses another port for each connection, so that no hole can be punched.
+        """
+        network, router = self.network(subnet), self.host(name)
+        self._cable(router.namespace, network, "eth1")
+        ip("address", "add", f"{network.address(GATEWAY)}/24", "dev", "eth1", namespace=router.namespace)
+        allowed = "" if ports is None else f"tcp dport {{ {', '.join(map(str, ports))} }}"
+        rules = NAT_RULES.format(ports="fully-random" if symmetric else "", allowed=allowed)
+        router.run(["sh", "-c", f"echo 1 > /proc/sys/net/ipv4/ip_forward && echo '{rules}' | nft -f -"])
         network.router = router
         return network
 
@@ -212,7 +247,8 @@ class Lab:
         The line between the site and the LAN is the router's cable.
         """
         known, network, router = list(self.hosts), self.network(), self.host(name)
-        self._cable(router.namespace, network, "eth1", network.address(GATEWAY))
+        self._cable(router.namespace, network, "eth1")
+        ip("address", "add", f"{network.address(GATEWAY)}/24", "dev", "eth1", namespace=router.namespace)
         router.run(["sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])
         for host in known:
             if host.network is self.lan:
@@ -241,10 +277,9 @@ class Lab:
         self.processes.append(process)
         return process
 
-    def _cable(self, namespace: str, network: Network, interface: str, address: str) -> Cable:
-        """Join a namespace to a network: its end of the cable is called `interface` and has `address`."""
+    def _cable(self, namespace: str, network: Network, interface: str) -> Cable:
+        """Join a namespace to a network: its end of the cable is called `interface`."""
         cable = Cable(self, f"plug{next(self._numbers)}", network.bridge)
         cable.connect(namespace, interface)
-        ip("address", "add", f"{address}/24", "dev", interface, namespace=namespace)
         ip("link", "set", interface, "up", namespace=namespace)
         return cable

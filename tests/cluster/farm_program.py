@@ -29,11 +29,12 @@ class Options:
 
     traces: str  # a folder: each firing leaves a file `<task>-<pid>` there
     hosts: str | None = None  # a hosts file; None: this machine
+    joined: str | None = None  # a grid that the user has joined, in place of a hosts file
     identity: str | None = None
     count: int = 100
     seconds: float = 0.02  # of each task
     slow: int = 0  # the first so many tasks take ten times as long
-    degree: int = 4
+    degree: int | None = 4  # None: all that there are
     throughput: float | None = None  # this contract, instead of the degree
     task_marker: str = ""
     code_marker: str = ""
@@ -73,10 +74,11 @@ def renderer(options: Options) -> Callable[[tuple[int, str]], dict[str, Any]]:
 
 def main() -> int:
     options = Options(**json.loads(sys.argv[1]))
-    where = px.Hosts(options.hosts) if options.hosts else None
+    where = px.Hosts(options.hosts) if options.hosts else options.joined
     program = px.Pipeline(prepared, px.Farm(renderer(options)), secure=options.secure)  # type: ignore[arg-type]
     rate = options.throughput
-    contract = px.ParDegree(options.degree) if rate is None else px.Throughput(rate)
+    asked = None if options.degree is None else px.ParDegree(options.degree)
+    contract = asked if rate is None else px.Throughput(rate)
     policy = read_policy(options.policy)
     tasks = ((number, options.task_marker) for number in range(options.count))
     try:
@@ -84,7 +86,7 @@ def main() -> int:
         with px.Manager(where, contract=contract, **how) as manager:
             results = manager.compute(program, tasks)
             for result in results:
-                say(result=result)
+                say(result=result, at=time.time())
             say(summary={**dataclasses.asdict(manager.summary()), "bill": dataclasses.asdict(results.bill)})
     except px.PhalanxError as error:
         say(error=type(error).__name__, text=str(error))

@@ -6,12 +6,13 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cluster.farm_program import Options
 
 import laboratory.grid
 from laboratory.grid import PHALANX, Executor
+from laboratory.lab import Host
 from laboratory.processes import until
 
 __all__ = ["PATIENCE", "PHALANX", "Executor", "Farm", "Grid"]
@@ -28,10 +29,23 @@ class Grid(laboratory.grid.Grid):
         return Farm(self, executors, options)
 
 
+class User(Protocol):
+    """A user of a grid: the machine where its programs run, their environment, and what executors let them change."""
+
+    @property
+    def desk(self) -> Host: ...
+
+    @property
+    def env(self) -> dict[str, str]: ...
+
+    @property
+    def granted(self) -> Path: ...
+
+
 class Farm:
     """A running `farm_program.py`."""
 
-    def __init__(self, grid: Grid, executors: Sequence[Executor], options: dict[str, Any]) -> None:
+    def __init__(self, grid: User, executors: Sequence[Executor], options: dict[str, Any]) -> None:
         name = f"farm-{len(grid.desk.lab.processes)}"
         folder = grid.desk.lab.path / name
         folder.mkdir()
