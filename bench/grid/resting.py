@@ -1,0 +1,63 @@
+"""What a grid costs while nobody uses it: a hub with many members, and an executor."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from bench.grid.samples import Samples, Settings
+from bench.grid.samples import hub as a_hub
+from bench.peers.processes import cpu_seconds, memory
+from laboratory.lab import Host
+from laboratory.namespaces import inside
+
+_MEMBERS = Path(__file__).resolve().parents[2] / "target" / "release" / "examples" / "members"
+#: Seconds of a window: each member sends three beats a minute.
+_WINDOW = 20.0
+#: Seconds after which a start has ended.
+_SETTLED = 3.0
+
+
+def hub(settings: Settings, samples: Samples) -> None:
+    """A hub with many executors of one process, each with its key, its certificate and its link."""
+    if not _MEMBERS.exists():
+        samples.notes.append(f"no hub with many members: {_MEMBERS} is not built")
+        return
+    count, seconds = (100, 5.0) if settings.quick else (settings.members, _WINDOW)
+    with a_hub() as grid:
+        many = grid.host.lab.host("many").popen([_MEMBERS, grid.token(uses=count), str(count)])
+        _, joined, taken = many.line("joined ", timeout=600).split()
+        samples.put("hub_members", float(joined))
+        samples.put("hub_join", float(joined) / float(taken))
+        time.sleep(_SETTLED)
+        pid = grid.process.pid
+        for _ in range(settings.rounds):
+            before = cpu_seconds([pid])
+            time.sleep(seconds)
+            samples.put("hub_cpu", (cpu_seconds([pid]) - before) / seconds * 100)
+            samples.put("hub_rss", memory(pid)[0])
+        here = sum(member["is_here"] for member in grid.members().values())
+        samples.notes.append(f"the hub says that {here} of {int(float(joined))} members are here")
+
+
+def rest(settings: Settings, samples: Samples) -> None:
+    """Executors that are joined, and have nothing to do."""
+    seconds = 5.0 if settings.quick else 60.0
+    with a_hub() as grid:
+        lab = grid.host.lab
+        joined = [grid.join(lab.host(f"ws{number}")) for number in range(settings.rounds)]
+        time.sleep(_SETTLED)
+        before = [(cpu_seconds([it.process.pid]), _crossed(it.host)) for it in joined]
+        time.sleep(seconds)
+        for it, (cpu, crossed) in zip(joined, before, strict=True):
+            samples.put("rest_cpu", (cpu_seconds([it.process.pid]) - cpu) / seconds * 100)
+            samples.put("rest_wire", (_crossed(it.host) - crossed) / 1e3 / seconds * 60)
+            samples.put("rest_rss", memory(it.process.pid)[0])
+
+
+def _crossed(host: Host) -> int:
+    """Bytes that a host has received and sent, headers included (proc(5), net/dev)."""
+    with inside(host.namespace):
+        lines = Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]
+    counters = [line.partition(":")[2].split() for line in lines if line.lstrip().startswith("eth0:")]
+    return sum(int(one[0]) + int(one[8]) for one in counters)
