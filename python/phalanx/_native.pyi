@@ -50,7 +50,6 @@ __all__ = [
     "found_member",
     "guide_to",
     "how_to_delegate",
-    "guide_to",
     "hub_expel",
     "hub_invite",
     "hub_leave",

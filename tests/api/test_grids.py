@@ -30,7 +30,7 @@ from phalanx._grids import (
     write_listening,
 )
 from phalanx.cli import commands
-from phalanx.members import Member, from_json, is_name, members_of, to_json, to_name
+from phalanx.members import AT_HUB, Member, from_json, is_name, members_of, to_json, to_name
 
 from laboratory import identities
 
@@ -279,14 +279,21 @@ class TestNames:
 
     def test_spaces_without_a_machine_are_at_the_hub(self, home: Path, hub: FakeHub, ada: str) -> None:
         join(home, ada)
-        hub.rows = [row("a", "10.0.0.1:7400"), row("ws5", "10.0.0.5:7400"), row("ws9", "10.0.0.9:1", is_here=False)]
+        own = {AT_HUB: "yes"}
+        hub.rows = [
+            row("a", "10.0.0.5:7400"),
+            row("ws5", "10.0.0.5:7400", **own),
+            row("ws9", "10.0.0.9:1", is_here=False),
+        ]
         grid = px.Grid("lab")
         assert grid.space_address("jobs") == "ws5.lab.phalanx:7400/jobs"
         assert grid.space_address("a/jobs") == "a.lab.phalanx:7400/jobs"
         with pytest.raises(px.errors.RecruitError, match="does not run"):
             grid.space("ws9/jobs")
-        hub.rows = [row("a", "10.0.0.1:7400"), row("b", "10.0.0.2:7400"), row("b", "10.0.0.2:1", role="hub")]
-        assert px.Grid("lab").space_address("jobs") == "b.lab.phalanx:7400/jobs"
+        # Neither the name nor the address of the hub makes an executor its own.
+        hub.rows = [row("b", "10.0.0.5:7400"), row("b", "10.0.0.5:7400", role="hub")]
+        with pytest.raises(px.errors.SpaceError, match="no executor runs at the hub"):
+            px.Grid("lab").space_address("jobs")
         hub.rows = [row("a", "10.0.0.1:7400")]
         for call in (px.Grid("lab").space, lambda name: px.Space(f"lab/{name}")):
             with pytest.raises(px.errors.SpaceError, match="no executor runs at the hub of the grid lab, where jobs"):

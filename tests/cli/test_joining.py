@@ -122,7 +122,7 @@ class StandIn:
         self.started.append({"listen": address, "hub": hub})
         return self
 
-    def wait(self, executor: Any = None) -> None:
+    def wait(self, executor: object = None, hub: object = None) -> None:
         """It was ended at once."""
 
     def close(self) -> None:

@@ -189,7 +189,7 @@ class TestTokens:
             token[:middle] + ("A" if token[middle] != "A" else "B") + token[middle + 1 :],
         ):
             assert "token" in lab.error("ws7", "join", "--no-start", altered)
-        lab.say("ws7", "join", "--no-start", token)
+        lab.say("ws7", "join", "--name", "ws7", "--no-start", token)
 
     def test_a_token_of_a_hub_that_is_away(self, lab: Site) -> None:
         token = lab.up("--hub-only")

@@ -74,7 +74,9 @@ impl Shared {
     }
 
     fn remember(&self, member: &str, path: Path) {
-        lock_soon(&self.known).into_iter().for_each(|mut known| drop(known.insert(member.to_owned(), path)));
+        if let Some(mut known) = lock_soon(&self.known) {
+            known.insert(member.to_owned(), path);
+        }
     }
 
     /// Where the hub says that a member is.
