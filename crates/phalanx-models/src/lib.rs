@@ -27,7 +27,8 @@ pub trait Model {
     /// The state after an action. It depends on nothing else. A panic breaks the property that there are none.
     fn next(&self, state: &Self::State, action: &Self::Action) -> Self::State;
 
-    /// Writes the state. States with the same text are the same state.
+    /// Writes the state. States with the same text are the same state: only one of them is checked. So the text must have
+    /// everything that [`check`](Model::check) looks at.
     fn write(&self, state: &Self::State, text: &mut dyn Write) -> fmt::Result;
 
     /// The property. An error says how the state breaks it. In an `end` nothing can happen any more.

@@ -51,7 +51,7 @@ const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 pub(crate) const UPDATE: usize = HEAD + KEY_UPDATE.len() + RECORD_TAIL;
 /// Records under one key: 2³⁶ bytes, that is 2³² cipher blocks. An attacker's advantage against AES-GCM is then 2⁻⁶⁵,
 /// where TLS allows 2⁻⁵⁷ (RFC 8446, section 5.5).
-const RECORDS_PER_KEY: u64 = 1 << 22;
+pub const RECORDS_PER_KEY: u64 = 1 << 22;
 
 /// The head of a block.
 pub fn head(level: Level, payload: usize) -> [u8; HEAD] {

@@ -3,13 +3,14 @@
 //!
 //! The receiver is the real one. At safe and private it opens the blocks that were sent, in that order. No block below the
 //! base level of the link is taken. Where the base level is safe or private, no block is missing either, from the first one
-//! on.
+//! on. All of this holds across a key update too, which comes when it is due and not before, and for an attacker who has kept
+//! the first blocks under the earlier key.
 
 use crate::explore_all;
 use phalanx_core::level::{Level, Levels};
 use phalanx_models::Model;
 use phalanx_net::blocks::{Cut, Opener, Sealer, carried};
-use phalanx_net::seal::{Context, HEAD, RECORD_TAIL, SECRET, TAG, head};
+use phalanx_net::seal::{Context, HEAD, RECORD_TAIL, RECORDS_PER_KEY, SECRET, Secrets, TAG, head};
 use std::fmt::{self, Write};
 use std::io;
 
@@ -17,6 +18,9 @@ const ALTERED: &str = "an altered block is refused";
 const MOVED: &str = "a block at another place is refused";
 const TAKEN: &str = "a protected block is taken";
 const FORGED: &str = "an unprotected block is not the one that was sent";
+const UPDATED: &str = "a key update is taken";
+/// The number of the first block behind a handshake with three records.
+const SHAKEN: u64 = 3;
 /// Deliveries after which the model stops.
 const MOST: usize = 5;
 
@@ -37,6 +41,10 @@ struct Link {
     levels: Levels,
     /// The levels of the blocks, in order.
     sent: Vec<Level>,
+    /// The number of the first of them.
+    number: u64,
+    /// The blocks as they are sent, with key updates between them. Behind them are those that the attacker has kept.
+    wire: Vec<Vec<u8>>,
 }
 
 /// A receiver after these deliveries. Its opener cannot be copied, so it is made anew for each state.
@@ -47,6 +55,12 @@ struct Received {
     kept: Vec<u8>,
     /// The blocks that it has taken, in order.
     taken: Vec<(Level, Vec<u8>)>,
+    /// The next block's number.
+    number: u64,
+    /// Key updates that it has taken.
+    updates: usize,
+    /// How the sender has used a key for too long, or not for long enough.
+    untimely: Option<&'static str>,
     refused: bool,
     note: Option<&'static str>,
 }
@@ -58,17 +72,37 @@ impl Received {
         loop {
             match self.opener.cut(&self.kept)? {
                 Cut::Plain(level, payload) => {
+                    self.number += u64::from(payload.start > 0); // not for the rest of a payload
                     let used: Vec<u8> = self.kept.drain(..payload.end).collect();
                     self.taken.push((level, used[payload].to_vec()));
                 }
                 Cut::Whole(block) => {
                     let mut used: Vec<u8> = self.kept.drain(..block.length()).collect();
                     let payload = self.opener.open_at(block, &mut used)?;
-                    self.taken.push((block.level(), used[payload].to_vec()));
+                    self.count(block.level(), payload.is_empty());
+                    if !payload.is_empty() {
+                        self.taken.push((block.level(), used[payload].to_vec()));
+                    }
                 }
                 Cut::Part(_) => return Ok(()),
             }
         }
+    }
+
+    /// A protected block was opened. No payload is empty, so a block without one is a key update.
+    fn count(&mut self, level: Level, is_update: bool) {
+        let is_due = level == Level::Private && self.number >= RECORDS_PER_KEY;
+        if is_due != is_update {
+            let how = if is_update { "a key update comes before it is due" } else { "a key update is due" };
+            self.untimely.get_or_insert(how);
+        }
+        self.updates += usize::from(is_update);
+        self.number = if is_update { 0 } else { self.number + 1 };
+    }
+
+    /// Whether the attacker has done nothing yet.
+    fn is_untouched(&self) -> bool {
+        self.deliveries.iter().enumerate().all(|(at, delivery)| *delivery == (at, Way::Whole))
     }
 
     fn protected(&self) -> impl Iterator<Item = &(Level, Vec<u8>)> {
@@ -76,20 +110,39 @@ impl Received {
     }
 }
 
+/// The keys of the sender, and of the receiver before it knows the number of the first block.
+fn keys(number: u64) -> Option<Context> {
+    Some(Context::new(Secrets { number, ..Secrets::from([7; SECRET]) }))
+}
+
 impl Link {
-    fn payload(number: usize) -> Vec<u8> {
-        format!("payload number {number}").into()
+    /// A link with these blocks behind a handshake.
+    fn new(levels: Levels, sent: Vec<Level>) -> Link {
+        Link::beginning_at(SHAKEN, levels, sent, &[])
     }
 
-    /// The blocks as they were sent.
-    fn blocks(&self) -> Vec<Vec<u8>> {
-        let mut sealer = Sealer::new(Some(Context::new([7; SECRET])), carried(self.levels));
-        let block = |(number, level): (usize, &Level)| {
-            let (payload, mut block) = (Self::payload(number), Vec::new());
-            sealer.append(*level, std::iter::once(&payload[..]), &mut block).expect("the link carries it");
-            block
+    /// A link on which a key update is due behind the first block. The attacker has kept two blocks of these levels, which
+    /// were the first under the earlier key.
+    fn with_update(levels: Levels, sent: Vec<Level>, kept: [Level; 2]) -> Link {
+        Link::beginning_at(RECORDS_PER_KEY - 1, levels, sent, &kept)
+    }
+
+    fn beginning_at(number: u64, levels: Levels, sent: Vec<Level>, kept: &[Level]) -> Link {
+        let seal = |number, sent: &[Level], first: usize| {
+            let mut sealer = Sealer::new(keys(number), carried(levels));
+            let mut bytes = Vec::new();
+            for (number, level) in (first..).zip(sent) {
+                let payload = Self::payload(number);
+                sealer.append(*level, std::iter::once(&payload[..]), &mut bytes).expect("the link carries it");
+            }
+            cut(&bytes, &Opener::new(keys(0), carried(levels)))
         };
-        self.sent.iter().enumerate().map(block).collect()
+        let wire = [seal(number, &sent, 0), seal(0, kept, sent.len())].concat();
+        Link { levels, sent, number, wire }
+    }
+
+    fn payload(number: usize) -> Vec<u8> {
+        format!("payload number {number}").into()
     }
 
     fn ways(&self) -> Vec<Way> {
@@ -99,15 +152,34 @@ impl Link {
 
     /// The receiver after all these deliveries.
     fn receive(&self, deliveries: &[Delivery]) -> Received {
-        let opener = Opener::new(Some(Context::new([7; SECRET])), carried(self.levels));
-        let (deliveries, kept, taken) = (deliveries.to_vec(), Vec::new(), Vec::new());
-        let mut received = Received { deliveries, opener, kept, taken, refused: false, note: None };
-        let blocks = self.blocks();
-        for (number, way) in received.deliveries.clone() {
-            received.refused = received.hear(&altered(&blocks[number], way)).is_err();
+        let mut received = Received {
+            deliveries: deliveries.to_vec(),
+            opener: Opener::new(keys(0), carried(self.levels)),
+            kept: Vec::new(),
+            taken: Vec::new(),
+            number: self.number,
+            updates: 0,
+            untimely: None,
+            refused: false,
+            note: None,
+        };
+        received.opener.begin_at(self.number);
+        for (number, way) in deliveries {
+            received.refused = received.hear(&altered(&self.wire[*number], *way)).is_err();
         }
         received
     }
+}
+
+/// Cuts bytes into blocks.
+fn cut(mut bytes: &[u8], by: &Opener) -> Vec<Vec<u8>> {
+    let mut blocks = Vec::new();
+    while let Some(head) = bytes.first_chunk() {
+        let (block, rest) = bytes.split_at(by.block(*head).expect("the link carries it").length());
+        blocks.push(block.to_vec());
+        bytes = rest;
+    }
+    blocks
 }
 
 fn altered(block: &[u8], way: Way) -> Vec<u8> {
@@ -139,13 +211,14 @@ impl Model for Link {
         if state.refused || state.deliveries.len() == MOST {
             return Vec::new();
         }
-        (0..self.sent.len()).flat_map(|number| self.ways().into_iter().map(move |way| (number, way))).collect()
+        (0..self.wire.len()).flat_map(|number| self.ways().into_iter().map(move |way| (number, way))).collect()
     }
 
     fn next(&self, before: &Received, delivery: &Delivery) -> Received {
         let mut after = self.receive(&[&before.deliveries[..], &[*delivery]].concat());
         let is_own = *delivery == (before.deliveries.len(), Way::Whole);
         after.note = match delivery {
+            _ if after.updates > before.updates => Some(UPDATED),
             _ if after.protected().count() > before.protected().count() => Some(TAKEN),
             (_, Way::Whole) if after.refused => Some(MOVED),
             _ if after.refused => Some(ALTERED),
@@ -155,14 +228,17 @@ impl Model for Link {
     }
 
     fn write(&self, state: &Received, text: &mut dyn Write) -> fmt::Result {
-        let Received { deliveries, opener, kept, taken, refused, .. } = state;
-        write!(text, "{} {opener:?} {kept:?} {taken:?} {refused}", deliveries.len())
+        let Received { deliveries, opener, kept, taken, updates, untimely, refused, .. } = state;
+        let (count, is_untouched) = (deliveries.len(), state.is_untouched());
+        write!(text, "{count} {is_untouched} {opener:?} {kept:?} {taken:?} {updates} {untimely:?} {refused}")
     }
 
     fn check(&self, state: &Received, _: bool) -> Result<(), String> {
-        let is_untouched = state.deliveries.iter().enumerate().all(|(at, delivery)| *delivery == (at, Way::Whole));
-        if is_untouched && state.refused {
+        if state.is_untouched() && state.refused {
             return Err("what nobody has touched is refused".to_owned());
+        }
+        if let Some(how) = state.untimely {
+            return Err(how.to_owned());
         }
         if let Some((level, _)) = state.taken.iter().find(|(level, _)| *level < self.levels.base) {
             return Err(format!("a block of the level {level} is taken"));
@@ -186,7 +262,7 @@ impl Model for Link {
 #[test]
 fn an_attacker_changes_nothing_of_protected_links() {
     for level in [Level::Safe, Level::Private] {
-        let link = Link { levels: Levels::all(level), sent: vec![level; 4] };
+        let link = Link::new(Levels::all(level), vec![level; 4]);
         let explored = explore_all(level.name(), &link, 100_000, &[ALTERED, MOVED, TAKEN]);
         assert!(!explored.notes.contains_key(FORGED));
     }
@@ -196,6 +272,16 @@ fn an_attacker_changes_nothing_of_protected_links() {
 fn an_attacker_changes_nothing_of_protected_blocks_among_others() {
     use Level::{Authenticated, Private, Safe};
     let levels = Levels { base: Authenticated, data: Private, code: Safe };
-    let link = Link { levels, sent: vec![Private, Authenticated, Safe, Authenticated, Private] };
+    let link = Link::new(levels, vec![Private, Authenticated, Safe, Authenticated, Private]);
     explore_all("mixed", &link, 1_000_000, &[ALTERED, MOVED, TAKEN, FORGED]);
+}
+
+#[test]
+fn an_attacker_changes_nothing_across_a_key_update() {
+    use Level::{Private, Safe};
+    let link = Link::with_update(Levels::all(Private), vec![Private; 4], [Private; 2]);
+    explore_all("update", &link, 100_000, &[ALTERED, MOVED, TAKEN, UPDATED]);
+    let levels = Levels { base: Safe, data: Private, code: Safe };
+    let link = Link::with_update(levels, vec![Safe, Private, Safe, Private], [Private, Safe]);
+    explore_all("update among others", &link, 100_000, &[ALTERED, MOVED, TAKEN, UPDATED]);
 }

@@ -1,14 +1,15 @@
 //! The states of a grid of one manager. The engine is the real one, everything else is the model's.
 
-use super::interpreter::{Seat, each, tokens};
+use super::interpreter::{Seat, each, fired, tokens};
 use super::model::{Act, Deed, Farm, Faults, deeds};
 use super::{BEHIND, CULPRIT, DOUBLED, DROPPED, LATE, LIED, LOST, RAISED, RETURNED};
+use bytes::Bytes;
 use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
 use phalanx_core::flow::{Config, Engine, Graph, KILLS, RunOptions};
 use phalanx_core::ids::{InterpreterId, RunId};
 use phalanx_core::level::Level;
 use phalanx_core::wire::{FromInterpreter, Tokens};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// An interpreter that is not heard for so long is lost.
@@ -28,6 +29,9 @@ pub struct Grid {
     seats: BTreeMap<u32, Seat>,
     pub left: Faults,
     raised: Vec<u8>,
+    /// Pairs of tasks that a firing has held. An interpreter that lies can exchange their results, and no others.
+    /// Empty where no interpreter lies.
+    mates: BTreeSet<(u8, u8)>,
     /// The tasks in the order of their outcomes.
     pub delivered: Vec<u8>,
     pub ended: bool,
@@ -150,11 +154,19 @@ impl Grid {
 
     fn results(&mut self, farm: &Farm, first: u8, tokens: &Tokens) {
         for (task, token) in (first..).zip(each(tokens)) {
-            let right: Vec<u8> = std::iter::once(task).chain(0..farm.instructions as u8).collect();
-            if token != right && farm.faults.lies == 0 {
+            let (whose, fired) = (token[0], &token[1..]);
+            let is_whole = fired.iter().copied().eq(0..farm.instructions as u8);
+            if !is_whole || whose != task && !self.mates.contains(&(task, whose)) {
                 self.breaks(format!("task {task} has the result {token:?}"));
             }
             self.settle(farm, task);
+        }
+    }
+
+    /// A firing has held these tokens.
+    fn fired(&mut self, tokens: &[Vec<u8>]) {
+        for token in tokens {
+            self.mates.extend(tokens.iter().map(|other| (token[0], other[0])));
         }
     }
 
@@ -188,6 +200,7 @@ impl Visit {
             seats: BTreeMap::new(),
             left: farm.faults.clone(),
             raised: Vec::new(),
+            mates: BTreeSet::new(),
             delivered: Vec::new(),
             ended: false,
             idle: 0,
@@ -266,10 +279,16 @@ impl Visit {
     fn carry_out(&mut self, farm: &Farm, command: Command) {
         let grid = &mut self.grid;
         match command {
-            Command::Send { to, message, body } => match grid.seats.get_mut(&to.0) {
-                Some(seat) => seat.hear(message, body.concat().into()),
-                None => grid.breaks(format!("{message:?} is for nobody")),
-            },
+            Command::Send { to, message, body } => {
+                let body = Bytes::from(body.concat());
+                if farm.faults.lies > 0 {
+                    grid.fired(&fired(&message, body.clone()));
+                }
+                match grid.seats.get_mut(&to.0) {
+                    Some(seat) => seat.hear(message, body),
+                    None => grid.breaks(format!("{message:?} is for nobody")),
+                }
+            }
             Command::Recruit => grid.recruiting += 1,
             Command::Dismiss { id } => {
                 if let Some(seat) = grid.seats.get_mut(&id.0) {

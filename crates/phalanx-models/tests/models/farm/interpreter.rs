@@ -8,6 +8,13 @@ use std::collections::VecDeque;
 /// The engine fires as many tokens together as take so many nanoseconds.
 const BATCH: u64 = 2_000_000;
 
+/// The tokens of a firing. None: the message is another one.
+pub fn fired(message: &ToInterpreter, body: Bytes) -> Vec<Vec<u8>> {
+    let ToInterpreter::Fire { shape, first, count, .. } = message else { return Vec::new() };
+    let all = each(&Tokens::from_wire(shape.clone(), body).expect("the shape fits the body"));
+    all[*first as usize..][..*count as usize].to_vec()
+}
+
 /// A token names its task, and then each instruction that was fired on it.
 pub fn tokens(tokens: &[Vec<u8>]) -> Tokens {
     Tokens::separate(tokens.concat().into(), tokens.iter().map(|token| token.len() as u64).collect(), Vec::new())
@@ -68,13 +75,13 @@ impl Seat {
 
     /// It reads the next message.
     pub fn take(&mut self) {
-        match self.inbox.pop_front() {
-            Some((ToInterpreter::Fire { firing, instruction, shape, first, count, .. }, body)) => {
-                let all = each(&Tokens::from_wire(shape, body).expect("the shape fits the body"));
-                let tokens = all[first as usize..][..count as usize].iter().cloned().collect();
+        let Some((message, body)) = self.inbox.pop_front() else { return };
+        match message {
+            ToInterpreter::Fire { firing, instruction, .. } => {
+                let tokens = fired(&message, body).into();
                 self.firings.push_back(Firing { id: firing, instruction: instruction as u8, answered: 0, tokens });
             }
-            Some((ToInterpreter::GiveUp { firing }, _)) => self.give_up(firing),
+            ToInterpreter::GiveUp { firing } => self.give_up(firing),
             _ => {}
         }
     }

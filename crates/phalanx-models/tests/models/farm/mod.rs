@@ -77,7 +77,7 @@ fn a_task_that_kills_three_interpreters_is_reported_once() {
 }
 
 #[test]
-fn an_interpreter_that_repeats_or_reorders_answers_makes_no_task_count_twice() {
+fn an_interpreter_that_repeats_or_reorders_answers_makes_no_task_count_twice_or_for_another_firing() {
     let faults = Faults { lies: 1, deaths: 1, ..Faults::NONE };
     explore_all("liar", &Farm { faults, ..PLAIN }, MOST, &[LOST, LIED]);
 }
