@@ -125,7 +125,8 @@ impl Grid {
                 None
             }
             Outcome::Raised { task, error, .. } => {
-                if !self.raised.contains(&(task as u8)) || error[0] != task as u8 {
+                let whose = error[0];
+                if !self.raised.contains(&whose) || !self.may_have(task as u8, whose) {
                     self.breaks(format!("task {task} raised nothing, and has {error:?}"));
                 }
                 self.settle(farm, task as u8);
@@ -156,11 +157,16 @@ impl Grid {
         for (task, token) in (first..).zip(each(tokens)) {
             let (whose, fired) = (token[0], &token[1..]);
             let is_whole = fired.iter().copied().eq(0..farm.instructions as u8);
-            if !is_whole || whose != task && !self.mates.contains(&(task, whose)) {
+            if !is_whole || !self.may_have(task, whose) {
                 self.breaks(format!("task {task} has the result {token:?}"));
             }
             self.settle(farm, task);
         }
+    }
+
+    /// Whether a task may have what came out of this one.
+    fn may_have(&self, task: u8, whose: u8) -> bool {
+        task == whose || self.mates.contains(&(task, whose))
     }
 
     /// A firing has held these tokens.

@@ -80,4 +80,6 @@ fn a_task_that_kills_three_interpreters_is_reported_once() {
 fn an_interpreter_that_repeats_or_reorders_answers_makes_no_task_count_twice_or_for_another_firing() {
     let faults = Faults { lies: 1, deaths: 1, ..Faults::NONE };
     explore_all("liar", &Farm { faults, ..PLAIN }, MOST, &[LOST, LIED]);
+    let faults = Faults { lies: 1, raises: 1, ..Faults::NONE };
+    explore_all("liar with exceptions", &Farm { faults, ..PLAIN }, MOST, &[LOST, LIED, RAISED]);
 }
