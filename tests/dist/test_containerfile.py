@@ -1,4 +1,7 @@
-"""The Containerfile: what it names exists, and phalanx knows its default command. Building it needs a container engine."""
+"""The Containerfile: what it names exists, and phalanx knows its default command.
+
+Building it needs a container engine.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import subprocess
 from pathlib import Path
 
 import click
-
 from phalanx.cli import commands
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +23,11 @@ def instructions() -> list[tuple[str, str]]:
     """Each instruction and its words."""
     lines = [line for line in (ROOT / "Containerfile").read_text().splitlines() if not line.startswith("#")]
     text = re.sub(r"\\\n", " ", "\n".join(lines))
-    return [(name, " ".join(words.split())) for name, _, words in (line.partition(" ") for line in text.splitlines()) if name]
+    return [
+        (name, " ".join(words.split()))
+        for name, _, words in (line.partition(" ") for line in text.splitlines())
+        if name
+    ]
 
 
 def last(name: str) -> str:
@@ -61,5 +67,10 @@ def test_it_does_not_run_as_root_and_any_number_can_write_at_home() -> None:
 def test_what_is_ignored_is_not_needed_to_build() -> None:
     patterns = [line.lstrip("/") for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("/")]
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
-    ignored = {name.split("/")[0] for name in listed.split("\0") for pattern in patterns if f"{name}/".startswith(f"{pattern}/")}
+    ignored = {
+        name.split("/")[0]
+        for name in listed.split("\0")
+        for pattern in patterns
+        if f"{name}/".startswith(f"{pattern}/")
+    }
     assert ignored == {"fuzz"}
