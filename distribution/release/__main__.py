@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from distribution.release.toolchain import MACHINES, WORK, Machine
 #: Where a source distribution is built, and one-line commands run.
 USUAL = "3.11"
 _STATE = WORK / "state.json"
+_START = time.monotonic()
 
 
 @dataclass
@@ -146,7 +149,10 @@ def _add(row: Row, trials: Iterator[trying.Trial | str]) -> None:
 
 
 def _say(what: str) -> None:
-    print(f"make dist: {what}", file=sys.stderr, flush=True)
+    """Says what has begun or ended, with the seconds since the start: on the clock, and of all processors."""
+    times = os.times()
+    used = times.user + times.system + times.children_user + times.children_system
+    print(f"make dist: [{time.monotonic() - _START:.0f} s, {used:.0f} s] {what}", file=sys.stderr, flush=True)
 
 
 def _show(rows: list[Row]) -> None:
