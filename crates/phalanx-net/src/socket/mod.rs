@@ -175,6 +175,7 @@ impl Socket {
     }
 
     /// Sends everything, while the socket is blocking. A peer that is gone is an error, never a signal.
+    #[cfg(not(target_os = "linux"))]
     pub(crate) fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.raw.send_with_flags(bytes, NO_SIGNAL) {
