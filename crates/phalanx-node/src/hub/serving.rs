@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// The levels of links to a hub.
 pub const LEVELS: Levels = Levels::all(LEVEL);
 /// A member that says nothing for this long is not here. Executors send a beat every [`BEAT`](crate::membership::BEAT).
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_secs(90);
 /// How often a link looks after itself. It is long, because a hub may have thousands. News are told from the thread that has them.
 const PAUSE: Duration = Duration::from_secs(2);
 /// No further news are queued while so many bytes wait to be written.
@@ -92,6 +92,7 @@ impl Hub {
         if admitted.is_ok() {
             peer.proved(); // others stay among the few that may be disconnected
         }
+        peer.socket.end_when_silent(SILENCE)?; // the beats are enough: the system sends none of its own between them
         let (link, reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
         let (_entered, asking) = match admitted {
             Ok(admitted) => admitted,

@@ -1,6 +1,7 @@
 //! A link to a hub for requests, one after the other.
 
 use super::AskError;
+use super::staying::SILENCE;
 use crate::control::{tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, printable, why_unreachable};
 use phalanx_core::level::Levels;
@@ -119,6 +120,7 @@ impl AtHub {
                 let dialled = dial(&address.into(), DIAL_PATIENCE)?;
                 let (expected, way) = (Expected::Judged(&client, &AnyHub), Way::of(dialled.address));
                 let introduced = dialled.introduce(Preamble::Hub, expected, LEVELS, DIAL_PATIENCE)?;
+                introduced.socket.end_when_silent(SILENCE)?;
                 Ok((introduced.link(MAX_CONTROL_BODY)?, way))
             };
             let ((link, reader), way) = call().map_err(|error| unreachable(address, &error))?;

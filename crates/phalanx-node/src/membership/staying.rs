@@ -24,10 +24,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Interval at which an executor says that it is still here. Its link tells at once when its process or its machine's system ends; a
-/// beat finds what no system tells.
-pub const BEAT: Duration = Duration::from_secs(20);
+/// beat finds what no system tells. With two beats a minute, an executor at rest sends and receives less than 1 KB a minute.
+pub const BEAT: Duration = Duration::from_secs(30);
 /// A hub that says nothing for this long is given up.
-const SILENCE: Duration = Duration::from_secs(50);
+pub(super) const SILENCE: Duration = Duration::from_secs(75);
 /// How often the link looks whether something is due.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pauses before the hubs are called again. They grow up to the longest, and each is cut by chance to between its half and itself, so
