@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.grid.samples import Samples, Settings, hub, program, two_networks
+from laboratory.grid import PHALANX
 from laboratory.hub import PATIENCE, HubGrid, User
 from laboratory.lab import Host
 from laboratory.namespaces import inside
@@ -31,7 +32,8 @@ def lost(settings: Settings, samples: Samples) -> None:
 
 
 def expelled(settings: Settings, samples: Samples) -> None:
-    """A member that works is expelled: when it has no connection any more to the user, or to the hub."""
+    """A member that works is expelled: from typing the command to when it has no connection any more to the user, or to
+    the hub."""
     for _ in range(settings.rounds):
         with hub() as grid:
             lab = grid.host.lab
@@ -46,10 +48,10 @@ def _expel(grid: HubGrid, user: User, hosts: Sequence[Host], samples: Samples, n
         grid.join(host, interpreters=1)
     _work(user, hosts[0])
     assert _connections(hosts[0], port) > 0
-    grid.expel(hosts[0].name)
-    told = time.time()
+    begun = time.time()
+    grid.host.popen([PHALANX, "expel", "--yes", hosts[0].name])
     until(lambda: not _connections(hosts[0], port), timeout=PATIENCE, what="the end of all links")
-    samples.put(name, time.time() - told)
+    samples.put(name, time.time() - begun)
 
 
 def _work(user: User, host: Host) -> None:

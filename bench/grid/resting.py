@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from bench.grid.samples import Samples, Settings
 from bench.grid.samples import hub as a_hub
 from bench.peers.processes import cpu_seconds, memory
-from laboratory.lab import Host
-from laboratory.namespaces import inside
+from laboratory.capture import tcp_segment
 
 _MEMBERS = Path(__file__).resolve().parents[2] / "target" / "release" / "examples" / "members"
-#: Seconds of a window: each member sends three beats a minute.
-_WINDOW = 20.0
+#: Seconds of a window: each member sends two beats a minute.
+_WINDOW = 30.0
 #: Seconds after which a start has ended.
 _SETTLED = 3.0
 
@@ -43,21 +43,15 @@ def hub(settings: Settings, samples: Samples) -> None:
 def rest(settings: Settings, samples: Samples) -> None:
     """Executors that are joined, and have nothing to do."""
     seconds = 5.0 if settings.quick else 60.0
-    with a_hub() as grid:
+    with a_hub() as grid, ExitStack() as capturing:
         lab = grid.host.lab
         joined = [grid.join(lab.host(f"ws{number}")) for number in range(settings.rounds)]
         time.sleep(_SETTLED)
-        before = [(cpu_seconds([it.process.pid]), _crossed(it.host)) for it in joined]
+        captures = [capturing.enter_context(it.host.cable.capture()) for it in joined]
+        before = [cpu_seconds([it.process.pid]) for it in joined]
         time.sleep(seconds)
-        for it, (cpu, crossed) in zip(joined, before, strict=True):
+        for it, cpu, capture in zip(joined, before, captures, strict=True):
             samples.put("rest_cpu", (cpu_seconds([it.process.pid]) - cpu) / seconds * 100)
-            samples.put("rest_wire", (_crossed(it.host) - crossed) / 1e3 / seconds * 60)
+            crossed = sum(len(frame) for frame in list(capture.frames) if tcp_segment(frame))
+            samples.put("rest_wire", crossed / 1e3 / seconds * 60)
             samples.put("rest_rss", memory(it.process.pid)[0])
-
-
-def _crossed(host: Host) -> int:
-    """Bytes that a host has received and sent, headers included (proc(5), net/dev)."""
-    with inside(host.namespace):
-        lines = Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]
-    counters = [line.partition(":")[2].split() for line in lines if line.lstrip().startswith("eth0:")]
-    return sum(int(one[0]) + int(one[8]) for one in counters)
