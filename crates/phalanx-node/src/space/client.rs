@@ -655,12 +655,12 @@ impl Client {
 
     /// The same, without making the callbacks, which it returns.
     fn end_quietly(&self, why: &str) -> Vec<Call> {
-        self.link.close();
         let mut state = lock(&self.state);
         if state.ended.is_some() {
             return Vec::new();
         }
         state.ended = Some(why.to_owned());
+        self.link.close(); // not before: a thread that reads would say that the server is gone
         let open: Vec<_> = state.requests.keys().copied().collect();
         let mut calls: Vec<_> = open.into_iter().map(|it| state.answer(it, Err(self.ended(why)))).collect();
         calls.extend(state.watches.values_mut().filter_map(|watch| watch.fail(self.ended(why))).map(Call::Nudge));
