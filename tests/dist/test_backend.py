@@ -82,17 +82,6 @@ def test_libraries_are_made_of_the_crates_of_the_extension() -> None:
     assert compiled(*libraries.CRATES) - compiled(crates.EXTENSION) == set()
 
 
-def test_libraries_ask_for_the_extension_s_crates_that_are_a_c_library_too() -> None:
-    """Otherwise cargo compiles what such a crate needs for machine code there, and for bitcode alone here."""
-    command = ["cargo", "metadata", "--locked", "--format-version", "1"]
-    told = json.loads(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
-    kinds = {it["name"]: {kind for of in it["targets"] for kind in of["kind"]} for it in told["packages"]}
-    needed = {line.split()[0] for line in compiled(crates.EXTENSION)}
-    crate, _, feature = libraries.BESIDE_EXTENSION.partition("/")
-    [own] = [it for it in told["packages"] if it["name"] == crate]
-    assert own["features"][feature] == [f"dep:{it}" for it in sorted(needed) if kinds[it] >= {"cdylib", "rlib"}]
-
-
 def test_libraries_that_cargo_did_not_build_are_named() -> None:
     with pytest.raises(SystemExit, match=r"no libmpi\.so\.12, libmpi_abi\.so\.1, libphalanx_bsp\.so"):
         libraries._artifacts('{"reason": "build-finished"}')

@@ -16,8 +16,6 @@ CRATES = {
     "phalanx-mpi-mpich": "libmpi.so.12",
     "phalanx-bsp": "libphalanx_bsp.so",
 }
-#: With it cargo takes the crates that it has compiled for the extension: see that crate's Cargo.toml.
-BESIDE_EXTENSION = "phalanx-bsp/beside-extension"
 #: As Debian calls MPICH's library.
 DEBIAN = "libmpich.so.12"
 
@@ -48,7 +46,7 @@ def _value(arguments: Sequence[str], option: str) -> str | None:
 def build(root: Path, options: Options) -> dict[str, Path]:
     """Builds the libraries; returns where each is, by the name by which programs ask for it."""
     command = ["cargo", "build", "--locked", "--message-format=json-render-diagnostics", "--profile", options.profile]
-    command += [word for crate in CRATES for word in ("-p", crate)] + ["--features", BESIDE_EXTENSION]
+    command += [word for crate in CRATES for word in ("-p", crate)]
     if options.target:
         command += ["--target", options.target]
     print("Running", shlex.join(command), flush=True)
