@@ -1,7 +1,6 @@
 //! A link to a hub for requests, one after the other.
 
 use super::AskError;
-use super::staying::SILENCE;
 use crate::control::{tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, printable, why_unreachable};
 use phalanx_core::level::Levels;
@@ -24,6 +23,8 @@ use std::time::{Duration, Instant};
 pub(super) const LEVELS: Levels = Levels::all(LEVEL);
 /// How long a hub may take to answer. It writes to its disk first.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// A hub that says nothing for this long is given up.
+pub(super) const SILENCE: Duration = Duration::from_secs(75);
 /// Most members that are asked for.
 const MOST_MEMBERS: usize = 200_000;
 

@@ -1,6 +1,6 @@
 //! An executor's stay at a hub: it is known there while it runs, keeps its certificate good, and hears news of the grid.
 
-use super::asking::{AtHub, hub_address};
+use super::asking::{AtHub, SILENCE, hub_address};
 use super::{AskError, come_back, why};
 use crate::control::{tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, printable};
@@ -26,8 +26,6 @@ use std::time::{Duration, Instant};
 /// Interval at which an executor says that it is still here. Its link tells at once when its process or its machine's system ends; a
 /// beat finds what no system tells. With two beats a minute, an executor at rest sends and receives less than 1 KB a minute.
 pub const BEAT: Duration = Duration::from_secs(30);
-/// A hub that says nothing for this long is given up.
-pub(super) const SILENCE: Duration = Duration::from_secs(75);
 /// How often the link looks whether something is due.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pauses before the hubs are called again. They grow up to the longest, and each is cut by chance to between its half and itself, so
