@@ -49,15 +49,15 @@ def between(new: Path, old: Path, python: Path) -> Iterator[Trial]:
     """A farm, a space and copies between two versions: each of them has the executor once, and the user once."""
     with tempfile.TemporaryDirectory(prefix="phalanx-dist-") as folder:
         owns = {}
-        for wheel in (new, old):
-            environment = Path(folder) / wheel.name
+        for name, wheel in (("new", new), ("old", old)):  # before a release both have one file name
+            environment = Path(folder) / name
             uv("venv", "--quiet", "--python", str(python), str(environment))
             owns[wheel] = environment / "bin" / "python"
             uv("pip", "install", "--quiet", "--python", str(owns[wheel]), str(wheel))
         for user, executor in ((new, old), (old, new)):
             env = _CLEAN | {"HOME": folder, "PHALANX_SMOKE_EXECUTOR": str(owns[executor])}
-            versions = [it.name.split("-")[1] for it in (user, executor)]
-            where = f"a user with {versions[0]} and an executor with {versions[1]}"
+            told = [f"the {'new' if it is new else 'old'} {it.name.split('-')[1]}" for it in (user, executor)]
+            where = f"a user with {told[0]} and an executor with {told[1]}"
             yield Trial(where, _smoke([str(owns[user]), str(_SMOKE), "grid"], env, folder))
 
 
