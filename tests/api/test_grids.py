@@ -279,12 +279,9 @@ class TestNames:
 
     def test_spaces_without_a_machine_are_at_the_hub(self, home: Path, hub: FakeHub, ada: str) -> None:
         join(home, ada)
-        own = {AT_HUB: "yes"}
-        hub.rows = [
-            row("a", "10.0.0.5:7400"),
-            row("ws5", "10.0.0.5:7400", **own),
-            row("ws9", "10.0.0.9:1", is_here=False),
-        ]
+        own: Any = {AT_HUB: "yes"}
+        away = row("ws9", "10.0.0.9:1", is_here=False)
+        hub.rows = [row("a", "10.0.0.5:7400"), row("ws5", "10.0.0.5:7400", **own), away]
         grid = px.Grid("lab")
         assert grid.space_address("jobs") == "ws5.lab.phalanx:7400/jobs"
         assert grid.space_address("a/jobs") == "a.lab.phalanx:7400/jobs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 
 import click
@@ -71,7 +72,7 @@ def join(
     With the name of a grid in place of a token, the executor of a grid that this machine has joined starts again.
     """
     if token == "-":
-        token = click.get_text_stream("stdin").readline().strip().removeprefix("phalanx join ")
+        token = sys.stdin.readline().strip().removeprefix("phalanx join ")
     if is_name(token) and is_joined(token):
         if name or local:
             raise click.UsageError("--name and --as are for joining with a token; this grid has been joined")
