@@ -242,6 +242,17 @@ class TestComingAndGoing:
         assert "no executor of its grid any more" in lab.running["ws7"].stderr()
         assert "revoked" in lab.error("ws7", "join", "lab")
 
+    def test_a_hub_goes_on_without_its_own_executor(self, lab: Site) -> None:
+        lab.up()
+        [own] = lab.members()
+        lab.say("hub", "expel", "--yes", own)
+        assert lab.members() == {}
+        lab.kill("hub")
+        assert "phalanx up --hub-only" in lab.error("hub", "up", "--grid", "lab")
+        lab.start("hub", "up", "--grid", "lab", "--hub-only")
+        lab.join("ws7", lab.invite())
+        lab.await_members(ws7=True)
+
     def test_a_member_that_leaves_is_one_no_more(self, lab: Site) -> None:
         lab.join("ws7", lab.up())
         lab.await_members(ws7=True)

@@ -24,7 +24,7 @@ from phalanx.cli._examples import examples
 from phalanx.cli._joined import announce_at_hub, as_typed, host_name, machine_facts, name_in
 from phalanx.cli._listening import ADVERTISE, LISTEN, addresses_of, here, keep, listening
 from phalanx.cli._running import running
-from phalanx.errors import IdentityError
+from phalanx.errors import IdentityError, RecruitError
 
 #: The first invitation, which the command prints: for one executor, within an hour.
 _FIRST = "executor", 1, 3600
@@ -132,7 +132,12 @@ def _start(
         click.echo(f"listening on {server.address} as the hub of {joined.name}")
         return None
     stays = [here(address)], [*joined.hubs], machine_facts(donating)
-    service = start_executor(address, joined.executor, donating, hub=hub, grid=stays)
+    try:
+        service = start_executor(address, joined.executor, donating, hub=hub, grid=stays)
+    except RecruitError as error:
+        if "was revoked" in str(error):
+            raise RecruitError(f"{error}; the hub starts without an executor: phalanx up --hub-only") from None
+        raise
     ending.enter_context(closing(service))
     announce(service)
     announce_at_hub(service, joined)
