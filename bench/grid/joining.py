@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from bench.grid.samples import Samples, Settings, end, figures, hub, program, two_networks
+from bench.grid.samples import Samples, Settings, figures, hub, program, two_networks
 from laboratory.hub import PATIENCE
 from laboratory.processes import until
 
@@ -14,7 +14,7 @@ _EIGHT = 8
 
 
 def join(settings: Settings, samples: Samples) -> None:
-    """A farm runs and has one machine. Another machine joins."""
+    """A farm runs. One machine after the other joins, and stays."""
     with hub() as grid:
         lab = grid.host.lab
         user = grid.user(lab.host("desk"))
@@ -30,7 +30,6 @@ def join(settings: Settings, samples: Samples) -> None:
             samples.put("join_known", time.time() - begun)
             fired = until(lambda n=name: firings(grid.granted, n), timeout=PATIENCE, what=f"a firing at {name}")  # type: ignore[misc]
             samples.put("join", min(fired) - begun)
-            end(joined)
 
 
 def firings(folder: Path, machine: str) -> list[float]:

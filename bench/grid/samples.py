@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from laboratory.hub import PATIENCE, HubGrid, Joined, User
+from laboratory.hub import PATIENCE, HubGrid, User
 from laboratory.lab import Host, Lab
 from laboratory.processes import Process
 
@@ -66,9 +65,3 @@ def figures(process: Process, count: int = 1) -> list[float]:
     numbers = [float(word) for word in process.line("figures ", timeout=PATIENCE).split()[1:]]
     assert len(numbers) == count, process.report()
     return numbers
-
-
-def end(joined: Joined) -> None:
-    """End an executor as Ctrl-C does."""
-    joined.process.signal(signal.SIGINT)
-    joined.process.wait(timeout=PATIENCE)
