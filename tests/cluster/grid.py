@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
+from glob import glob
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,10 +18,23 @@ from laboratory.grid import PHALANX, Executor
 from laboratory.lab import Host
 from laboratory.processes import until
 
-__all__ = ["PATIENCE", "PHALANX", "Executor", "Farm", "Grid"]
+__all__ = ["PATIENCE", "PHALANX", "Executor", "Farm", "Grid", "program_folders", "remove_program_folders"]
 
 PROGRAM = Path(__file__).with_name("farm_program.py")
 PATIENCE = 60.0  # seconds until a test calls something hung
+
+
+def program_folders() -> list[Path]:
+    """The folders of programs on executors. All hosts of a lab have one folder for it. Executors remove theirs while
+    this looks, which `Path.glob` of Python 3.11 does not bear."""
+    pattern = f"{tempfile.gettempdir()}/phalanx-*/*-program-*"
+    return [Path(found) for found in glob(pattern)]  # noqa: PTH207
+
+
+def remove_program_folders() -> None:
+    """Remove what killed executors have left. A later executor on their machine would do this."""
+    for folder in program_folders():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Grid(laboratory.grid.Grid):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.grid import PATIENCE, PHALANX, Executor, Grid
+from cluster.grid import PATIENCE, PHALANX, Executor, Grid, program_folders, remove_program_folders
 
 from laboratory.processes import Process, until
 
@@ -68,12 +66,6 @@ def ends(process: Process) -> list[str]:
     return sorted(re.findall(r"^\d ends with .*$", process.stdout(), re.MULTILINE))
 
 
-def remove_what_is_left() -> None:
-    """A later executor on its machine would do this. Others remove theirs by themselves, perhaps at this moment."""
-    for folder in Path(tempfile.gettempdir()).glob("phalanx-*/*-program-*"):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def test_a_lost_process_goes_on_from_the_checkpoint_on_its_machine(grid: Grid) -> None:
     executors = grid.executors("left", "right")
     expected = ends(bsprun(grid, executors, "-n", "2"))
@@ -85,7 +77,7 @@ def test_a_lost_process_goes_on_from_the_checkpoint_on_its_machine(grid: Grid) -
     again = begun(process)[2:]
     # Where the places of a killed process are not free yet another machine takes it, which has none of its checkpoints.
     assert any(machine == "right" for _, machine, _ in again) or all(step > 0 for *_, step in again), process.report()
-    until(lambda: not list(Path(tempfile.gettempdir()).glob("phalanx-*/*-program-*")), timeout=30, what="no folder")
+    until(lambda: not program_folders(), timeout=30, what="no folder")
 
 
 def test_a_lost_machine_is_done_without(grid: Grid) -> None:
@@ -97,7 +89,7 @@ def test_a_lost_machine_is_done_without(grid: Grid) -> None:
     executors[0].process.signal(signal.SIGKILL, group=True)
     assert ends(process) == expected, process.report()
     assert [machine for _, machine, _ in begun(process)[2:]] == ["right", "right"]
-    remove_what_is_left()
+    remove_program_folders()
 
 
 def test_a_program_for_which_too_few_places_are_left_ends_with_an_error(grid: Grid) -> None:
@@ -107,7 +99,7 @@ def test_a_program_for_which_too_few_places_are_left_ends_with_an_error(grid: Gr
     executors[0].process.signal(signal.SIGKILL, group=True)
     assert process.wait(timeout=PATIENCE) == 1, process.report()
     assert "the program cannot go on: no executor is left" in process.stderr()
-    remove_what_is_left()
+    remove_program_folders()
 
 
 def test_the_loss_of_a_machine_loses_nothing_where_there_are_several(grid: Grid) -> None:
@@ -119,4 +111,4 @@ def test_the_loss_of_a_machine_loses_nothing_where_there_are_several(grid: Grid)
     assert ends(process) == expected, process.report()
     assert {machine for _, machine, _ in begun(process)[4:]} == {"left", "right"}
     assert all(step > 0 for _, _, step in begun(process)[4:]), process.report()
-    remove_what_is_left()
+    remove_program_folders()

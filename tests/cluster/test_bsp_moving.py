@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.grid import PATIENCE, PHALANX, Executor, Grid
+from cluster.grid import PATIENCE, PHALANX, Executor, Grid, program_folders
 
 from laboratory.processes import Process, until
 
@@ -180,5 +179,4 @@ def test_an_interrupt_while_it_moves_ends_all(grid: Grid) -> None:
     for _ in range(2):
         process.signal(signal.SIGINT)
     assert process.wait(timeout=PATIENCE) == 130, process.report()
-    folders = Path(tempfile.gettempdir())
-    until(lambda: not list(folders.glob("phalanx-*/*-program-*")), timeout=30, what="no folder")
+    until(lambda: not program_folders(), timeout=30, what="no folder")

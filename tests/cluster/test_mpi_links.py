@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
-from cluster.grid import PATIENCE, PHALANX, Executor, Grid
+from cluster.grid import PATIENCE, PHALANX, Executor, Grid, program_folders, remove_program_folders
 
 from laboratory.lab import Host
 from laboratory.processes import Process, until
@@ -117,11 +115,6 @@ def ended(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
-def folders() -> list[Path]:
-    """What programs have on executors: all hosts of a lab have one folder for it."""
-    return list(Path(tempfile.gettempdir()).glob("phalanx-*/*-program-*"))
-
-
 @pytest.mark.parametrize("what", ["rank", "executor", "cable"])
 def test_the_loss_of_a_rank_ends_the_program(grid: Grid, executors: list[Executor], what: str) -> None:
     process = run(grid, executors, "lose", "wait")
@@ -140,9 +133,8 @@ def test_the_loss_of_a_rank_ends_the_program(grid: Grid, executors: list[Executo
     for rank in ranks.values():  # those on a machine that hears nothing end too
         until(partial(ended, rank), timeout=PATIENCE, what=f"the end of process {rank}")
     if what == "executor":
-        for folder in folders():  # a later executor on its machine would do this
-            shutil.rmtree(folder)
-    until(lambda: not folders(), timeout=PATIENCE, what="the end of the program's folders")
+        remove_program_folders()
+    until(lambda: not program_folders(), timeout=PATIENCE, what="the end of the program's folders")
 
 
 @pytest.mark.parametrize("how", ["receive", "together"])
@@ -191,9 +183,8 @@ def test_those_who_are_left_shrink_and_go_on(grid: Grid, executors: list[Executo
     ]
     assert cause in process.stdout()
     if what == "executor":
-        for folder in folders():  # a later executor on its machine would do this
-            shutil.rmtree(folder)
+        remove_program_folders()
     if what == "cut":  # whose words come first is not said
         assert all(f" at {host.address}" in process.stdout() for host in (left.host, right.host))
         assert "others cannot reach this process, and go on without it" in process.report()
-    until(lambda: not folders(), timeout=30, what="no folder")
+    until(lambda: not program_folders(), timeout=30, what="no folder")

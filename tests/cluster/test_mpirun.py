@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import signal
 import socket
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
-from cluster.grid import PATIENCE, PHALANX, Executor, Grid
+from cluster.grid import PATIENCE, PHALANX, Executor, Grid, program_folders, remove_program_folders
 
 from laboratory.processes import Process, until
 
@@ -37,11 +35,6 @@ def finished(process: Process, code: int = 0) -> Process:
     assert process.wait(timeout=PATIENCE) == code, process.report()
     assert "Traceback" not in process.stderr()
     return process
-
-
-def folders() -> list[Path]:
-    """What programs have on executors: all hosts of a lab have one folder for it."""
-    return list(Path(tempfile.gettempdir()).glob("phalanx-*/*-program-*"))
 
 
 def test_a_script_and_its_files_go_to_all_machines_and_are_gone_afterwards(
@@ -201,8 +194,7 @@ def test_the_ranks_end_with_their_executor(grid: Grid, executors: list[Executor]
     until(lambda: not executors[1].host.pids(), timeout=PATIENCE, what="the end of what the executor started")
     assert_nothing_runs(executors[:1])
     if number == signal.SIGKILL:
-        for folder in folders():  # a later executor on its machine would do this
-            shutil.rmtree(folder)
+        remove_program_folders()
 
 
 def test_a_machine_that_falls_silent_is_told_and_may_be_done_without(grid: Grid, executors: list[Executor]) -> None:
@@ -214,7 +206,7 @@ def test_a_machine_that_falls_silent_is_told_and_may_be_done_without(grid: Grid,
     assert sum("survived" in line for line in process.lines()) == 2
     assert "rank 2 on right is lost: its machine does not answer; the others go on" in process.stderr()
     assert_nothing_runs(executors)  # nobody answers the executor either
-    until(lambda: not folders(), timeout=PATIENCE, what="the end of the program's folder")
+    until(lambda: not program_folders(), timeout=PATIENCE, what="the end of the program's folder")
 
 
 def test_only_users_of_the_grid_start_ranks(grid: Grid, executors: list[Executor]) -> None:

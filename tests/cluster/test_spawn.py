@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from cluster.grid import PATIENCE, PHALANX, Executor, Grid
+from cluster.grid import PATIENCE, PHALANX, Executor, Grid, program_folders, remove_program_folders
 
 from laboratory.processes import Process, until
 
@@ -225,8 +224,7 @@ def test_an_interrupt_ends_children_on_all_machines(grid: Grid, executors: list[
     until(lambda: process.stdout().count("began") == 4, timeout=PATIENCE, what="all processes")
     process.signal(signal.SIGINT)
     assert process.wait(timeout=PATIENCE) == 130, process.report()
-    folders = Path(tempfile.gettempdir())
-    until(lambda: not list(folders.glob("phalanx-*/*-program-*")), timeout=30, what="no folder")
+    until(lambda: not program_folders(), timeout=30, what="no folder")
 
 
 def test_the_loss_of_a_childs_machine_ends_the_program(grid: Grid, executors: list[Executor]) -> None:
@@ -235,5 +233,4 @@ def test_the_loss_of_a_childs_machine_ends_the_program(grid: Grid, executors: li
     executors[1].process.signal(signal.SIGKILL, group=True)
     assert process.wait(timeout=PATIENCE) == 1, process.report()
     assert re.search(r"rank [01] of spawned world 1 on middle is lost: its machine is gone", process.stderr())
-    for folder in Path(tempfile.gettempdir()).glob("phalanx-*/*-program-*"):
-        subprocess.run(["rm", "-rf", folder], check=True, timeout=10)
+    remove_program_folders()
