@@ -49,10 +49,11 @@ def test_other_programs_get_no_place_that_is_in_use(grid: Executors) -> None:
     with px.Manager(address, identity=grid.identity) as manager:
         assert list(manager.map(abs, [-1, -2])) == [1, 2]
         another = {name: value for name, value in os.environ.items() if name != "PHALANX_PROGRAM"}
-        for identity, env in ((grid.identity, another), (grid.user("eve"), None)):
-            done = mpirun(address, identity, 1, env=env)
+        # Of two places, eve's share is one.
+        for identity, env, n in ((grid.identity, another, 1), (grid.user("eve"), None, 2)):
+            done = mpirun(address, identity, n, env=env)
             assert done.returncode == 1
-            assert "1 processes were asked for, but 0 places are free: labpc has 0" in done.stderr
+            assert f"{n} processes were asked for, but 0 places are free: labpc has 0" in done.stderr
 
 
 def test_who_is_not_served_reads_the_reason(grid: Executors) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 import time
@@ -12,8 +14,10 @@ from pathlib import Path
 import cloudpickle
 import phalanx as px
 import pytest
-from api.executors import Executors
+from api.executors import PHALANX, Executors
 from conftest import Eventually
+
+from laboratory.processes import Process, until
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have it
 
@@ -137,3 +141,63 @@ def test_users_beyond_the_places_are_told_that_all_are_in_use(grid: Executors, e
         ):
             list(bobs.compute(a_moment, range(3)))
         assert working(adas) == 1
+
+
+def test_a_launcher_gets_its_share_of_interpreters_that_another_user_has(
+    grid: Executors, eventually: Eventually, capfd: pytest.CaptureFixture[str]
+) -> None:
+    address, end = grid.start("labpc", interpreters=4), threading.Event()
+    with px.Manager(address, identity=grid.identity) as adas, ThreadPoolExecutor() as threads:
+        stream = threads.submit(lambda: list(adas.compute(a_moment, endless(end))))
+        try:
+            eventually(lambda: working(adas) == 4, what="all four interpreters for ada")
+            bob = grid.user("bob")
+            px.mpirun(["sh", "-c", "sleep 1; echo here"], 2, hosts=address, identity=bob)
+            output, why = capfd.readouterr(), "2 processes were asked for, but 0 places are free: labpc has 0"
+            assert sorted(output.out.splitlines()) == ["[0] here", "[1] here"]
+            assert f"phalanx: {why}; waiting for other users to give places back" in output.err
+            eventually(lambda: working(adas) == 4, what="ada has all again when bob's ranks have ended")
+            # More than the share is never free while ada computes: told at once.
+            with pytest.raises(px.errors.RecruitError, match="3 processes were asked for, but 0 places are free"):
+                px.mpirun("true", 3, hosts=address, identity=bob)
+            assert "waiting" not in capfd.readouterr().err
+        finally:
+            end.set()
+        results = stream.result(60)
+        assert results == [number * number for number in range(len(results))]
+        assert adas.summary().lost == 0
+
+
+def test_interpreters_that_are_not_given_back_are_taken_for_a_launcher(
+    grid: Executors, tmp_path: Path, eventually: Eventually
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    address = grid.start("labpc", "--grant", f"{shared}:rw", interpreters=2)
+    with px.Manager(address, identity=grid.identity) as adas, ThreadPoolExecutor() as threads:
+        stream = threads.submit(lambda: list(adas.compute(waits_for(str(shared / "go")), range(4), stragglers=False)))
+        eventually(lambda: working(adas) == 2, what="both interpreters for ada")
+        px.mpirun("true", 1, hosts=address, identity=grid.user("bob"))
+        (shared / "go").touch()
+        assert stream.result(60) == [number * number for number in range(4)]
+        assert adas.summary().lost == 1
+
+
+def test_a_launcher_that_is_interrupted_waits_no_longer(
+    grid: Executors, tmp_path: Path, eventually: Eventually
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    address = grid.start("labpc", "--grant", f"{shared}:rw", interpreters=2)
+    with px.Manager(address, identity=grid.identity) as adas, ThreadPoolExecutor() as threads:
+        stream = threads.submit(lambda: list(adas.compute(waits_for(str(shared / "go")), range(4), stragglers=False)))
+        eventually(lambda: working(adas) == 2, what="both interpreters for ada")
+        command = [PHALANX, "mpirun", "--hosts", address, "--identity", str(grid.user("bob")), "-n", "1", "true"]
+        launcher = Process(command, title="bob's launcher", files=tmp_path / "bob", cwd=tmp_path, env=os.environ)
+        until(lambda: "waiting for other users" in launcher.stderr(), timeout=30, what="a launcher that waits")
+        launcher.signal(signal.SIGINT)
+        assert launcher.wait(timeout=5) == 130, launcher.report()
+        (shared / "go").touch()
+        assert stream.result(60) == [number * number for number in range(4)]
+        eventually(lambda: working(adas) == 2, what="both interpreters for ada, still or again")
+        assert adas.summary().lost == 0

@@ -472,6 +472,7 @@ impl Service {
             environment,
             cage,
             folders: &self.folders,
+            take_overdue: &|| self.places.overdue(Instant::now()).into_iter().for_each(|late| self.take(late)),
             closed: &self.closed,
         };
         serve_program(&link, reader, &terms);

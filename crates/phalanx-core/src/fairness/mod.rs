@@ -63,6 +63,18 @@ pub fn asked(capacity: u32, demands: &[Demand]) -> Vec<u32> {
     from_largest(missing, &held, &above)
 }
 
+/// How many more places a user can have who asks for `wanted`: free ones, and those that others are asked to give back for them.
+pub fn reach(capacity: u32, demands: &[Demand], user: usize, wanted: u32) -> u32 {
+    let mut demands = demands.to_vec();
+    demands[user].waiting = wanted;
+    let sum = |counts: &[u32]| counts.iter().fold(0u32, |sum, count| sum.saturating_add(*count));
+    let claims = claims(capacity, &demands);
+    let held: Vec<u32> = demands.iter().map(|it| it.held).collect();
+    let free = capacity.saturating_sub(sum(&held));
+    let available = free.saturating_add(sum(&asked(capacity, &demands)));
+    claims[user].min(available.saturating_sub(sum(&claims) - claims[user]))
+}
+
 /// Takes `count` things, one after the other, always from the owner that has most left. An owner gives at most its `limit`.
 pub fn from_largest(count: u32, owned: &[u32], limits: &[u32]) -> Vec<u32> {
     let mut given = vec![0; owned.len()];

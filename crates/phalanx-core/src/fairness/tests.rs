@@ -55,8 +55,29 @@ fn ranks_keep_their_places() {
     assert_eq!(asked(4, &[Demand { movable: 1, ..ranks }, demand(0, 2)]), [1, 0]);
 }
 
+#[test]
+fn a_user_reaches_what_is_free_and_what_others_have_above_their_share() {
+    assert_eq!(reach(4, &[demand(4, 0), demand(0, 0)], 1, 4), 2);
+    assert_eq!(reach(4, &[demand(1, 0), demand(0, 0)], 1, 4), 3);
+    assert_eq!(reach(4, &[Demand { movable: 1, ..demand(4, 0) }, demand(0, 0)], 1, 4), 1);
+    assert_eq!(reach(4, &[Demand { movable: 0, ..demand(4, 0) }, demand(0, 0)], 1, 4), 0, "ranks keep their places");
+    assert_eq!(reach(4, &[demand(4, 0), demand(0, 4), demand(0, 0)], 2, 4), 1, "another user waits too");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn what_a_user_reaches_is_within_its_share_and_all_of_it_where_no_place_is_fixed(
+        (capacity, mut users) in executor(), wanted in 0u32..24,
+    ) {
+        let reached = reach(capacity, &users, 0, wanted);
+        users[0].waiting = wanted;
+        let claim = claims(capacity, &users)[0];
+        prop_assert!(reached <= claim);
+        users.iter_mut().for_each(|it| it.movable = it.held);
+        prop_assert_eq!(reach(capacity, &users, 0, wanted), claim);
+    }
 
     #[test]
     fn shares_are_max_min_fair((capacity, users) in executor()) {

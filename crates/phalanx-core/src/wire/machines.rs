@@ -97,8 +97,9 @@ pub enum Exit {
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum ToMachine {
     /// First message: a program of the user, identified by its own random token, asks for an offer. Places used by the
-    /// interpreters of the program's manager count as its own.
-    Ask { program: [u8; 16] },
+    /// interpreters of the program's manager count as its own. Until the program begins, places for `wants` ranks are kept
+    /// for it as they become free, and other users are asked for them. The program may ask again.
+    Ask { program: [u8; 16], wants: u32 },
     /// Reserve places for this part, which is number `machine` of the program's `machines`. A restarted program is
     /// recognized by `program`. It finds its folder unchanged if an earlier link of it is still there.
     Begin { part: Part, machine: u32, machines: Vec<IpAddr>, program: [u8; 16] },
@@ -127,8 +128,9 @@ pub enum ToMachine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum FromMachine {
-    /// The number of ranks that this machine can have, and how many places are free now for the asking program.
-    Offer { capacity: u32, free: u32, phalanx: String },
+    /// The number of ranks that this machine can have, how many places are free now for the asking program, and how many
+    /// would be if other users gave back what they have above their shares (`fair`).
+    Offer { capacity: u32, free: u32, fair: u32, phalanx: String },
     /// The places are reserved. For each machine, the levels that links with its ranks may have, for each mark. The
     /// certificate, in DER, is the one with which the ranks here can act for their user.
     Begun { levels: Vec<[LevelSet; 3]>, certificate: Vec<u8> },

@@ -2,7 +2,8 @@
 //!
 //! A free place goes to the waiting user that has fewest. If none is free, users that have more than their share are asked for
 //! the rest ([`fairness`]). The executor takes places that these users do not give back in time. Only interpreters move: ranks
-//! of message passing programs keep their places until they end.
+//! of message passing programs keep their places until they end. Before they start, their launcher may wait too ([`Wanted`]):
+//! places within its user's share are kept for it until it takes all of them at once.
 
 #[cfg(test)]
 mod tests;
@@ -83,6 +84,22 @@ pub(super) struct Desk {
     /// Requests that have a place, and that their link has not yet seen.
     given: HashMap<u64, Vec<Given>>,
     links: HashMap<u64, Seated>,
+    /// The places that launchers wait for, by a number for each launcher.
+    wanted: BTreeMap<u64, (Holder, u32)>,
+}
+
+/// Places that a launcher waits for. Dropping it ends the wait.
+#[derive(Debug)]
+pub struct Wanted {
+    places: Arc<Places>,
+    number: u64,
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        lock(&self.places.state).desk.wanted.remove(&self.number);
+        self.places.given_back.notify_all(); // places that were kept for the launcher
+    }
 }
 
 /// The interpreters of one manager's link.
@@ -95,6 +112,11 @@ struct Seated {
 }
 
 impl Desk {
+    /// Whether no request and no launcher waits for a place.
+    fn is_quiet(&self) -> bool {
+        self.waiting.is_empty() && self.wanted.is_empty()
+    }
+
     /// So many places are to be taken from a link: first those that it has not used yet.
     fn overdue(&mut self, session: u64, count: u32) -> Overdue {
         let mut unused = self.given.remove(&session).unwrap_or_default();
@@ -135,14 +157,20 @@ impl Places {
         self.give(&mut state);
         let asked = state.ask(self.capacity);
         let given = state.desk.given.remove(&session).unwrap_or_default();
-        let overdue = state.owe(&asked, now);
-        let overdue = overdue.into_iter().map(|(session, count)| state.desk.overdue(session, count)).collect();
+        let overdue = state.take_overdue(&asked, now);
         let refused = state.refuse(self.capacity, session, now, !asked.is_empty());
         if !refused.is_empty() {
             self.given_back.notify_all(); // places that were kept for these requests
         }
         let keep = asked.get(&session).map(|count| state.desk.links[&session].interpreters - count);
         Look { given, refused, keep, overdue }
+    }
+
+    /// The links that did not give places back in time. The caller takes the places.
+    pub fn overdue(&self, now: Instant) -> Vec<Overdue> {
+        let mut state = lock(&self.state);
+        let asked = state.ask(self.capacity);
+        state.take_overdue(&asked, now)
     }
 
     /// Forgets a request that its manager has given up. Returns whether it had no answer yet.
@@ -193,6 +221,17 @@ impl Places {
     }
 }
 
+impl Share {
+    /// Waits for places for so many ranks: other users are asked for them, and they are kept as they become free, as far as they
+    /// are within the user's share.
+    pub fn want(&self, count: u32) -> Wanted {
+        let mut state = lock(&self.places.state);
+        let number = state.desk.wanted.last_key_value().map_or(0, |(last, _)| last + 1);
+        state.desk.wanted.insert(number, (self.holder.clone(), count.min(self.places.capacity)));
+        Wanted { places: self.places.clone(), number }
+    }
+}
+
 impl State {
     /// The request that gets a free place: the first one, of the user that has fewest.
     fn next(&mut self, capacity: u32) -> Option<Request> {
@@ -200,8 +239,13 @@ impl State {
         if self.desk.waiting.is_empty() || (total >= capacity && !self.has_spare()) {
             return None;
         }
-        let (held, waiting) = (self.held(), &self.desk.waiting);
-        let fits = |it: &Request| self.taken(total, &it.holder, Model::Interpreters) < capacity;
+        let (held, waiting, kept) = (self.held(), &self.desk.waiting, self.kept_for_ranks(capacity));
+        let kept_from =
+            |user: &str| kept.iter().filter(|(other, _)| *other != user).map(|(_, count)| count).sum::<u32>();
+        let fits = |it: &Request| {
+            let taken = self.taken(total, &it.holder, Model::Interpreters);
+            taken.saturating_add(kept_from(&it.holder.user)) < capacity
+        };
         let firsts = waiting.users().filter_map(|user| Some((user, waiting.first(user, fits)?)));
         let next = firsts.min_by_key(|(user, (turn, _))| (held.get(*user).copied().unwrap_or_default(), *turn));
         let (session, number) = next.map(|(_, (_, it))| (it.session, it.number))?;
@@ -233,12 +277,48 @@ impl State {
         for (user, count) in self.desk.waiting.patient() {
             demands.entry(user).or_default().waiting = count;
         }
+        for (user, count) in self.wanted() {
+            let demand = demands.entry(user).or_default();
+            demand.waiting = demand.waiting.saturating_add(count);
+        }
         demands
+    }
+
+    /// The places that each user's launchers wait for, beside those of their programs' interpreters.
+    fn wanted(&self) -> HashMap<&str, u32> {
+        let mut wanted: HashMap<&str, u32> = HashMap::new();
+        for (holder, count) in self.desk.wanted.values() {
+            let all = wanted.entry(&holder.user).or_default();
+            *all = all.saturating_add(count.saturating_sub(self.movable(holder)));
+        }
+        wanted
+    }
+
+    /// The places that each user's launchers wait for, within the user's share.
+    fn kept_for_ranks(&self, capacity: u32) -> Vec<(String, u32)> {
+        if self.desk.wanted.is_empty() {
+            return Vec::new();
+        }
+        let wanted = self.wanted();
+        let kept = |(user, claim): (String, u32)| {
+            let wanted = wanted.get(&user[..]).copied()?;
+            Some((user, claim.min(wanted)))
+        };
+        self.claims(capacity).into_iter().filter_map(kept).collect()
+    }
+
+    /// How many places ranks of a program can have, if other users give back what is above their shares.
+    pub(super) fn fair(&self, capacity: u32, holder: &Holder) -> u32 {
+        let mut demands = self.demands();
+        demands.entry(&holder.user).or_default();
+        let Some(user) = demands.keys().position(|user| *user == holder.user) else { return 0 };
+        let all: Vec<Demand> = demands.values().copied().collect();
+        self.movable(holder).saturating_add(fairness::reach(capacity, &all, user, capacity))
     }
 
     /// Places that users other than this one wait for, within their shares.
     pub(super) fn claimed_by_others(&self, capacity: u32, user: &str) -> u32 {
-        if self.desk.waiting.is_empty() {
+        if self.desk.is_quiet() {
             return 0;
         }
         let claims = self.claims(capacity);
@@ -256,7 +336,7 @@ impl State {
     /// How many places each link is asked for. Links that are asked for none are not listed.
     fn ask(&self, capacity: u32) -> HashMap<u64, u32> {
         let mut asked = HashMap::new();
-        if self.desk.waiting.is_empty() {
+        if self.desk.is_quiet() {
             return asked;
         }
         let demands = self.demands();
@@ -294,6 +374,12 @@ impl State {
             }
         }
         overdue
+    }
+
+    /// Takes from the desk what late links have not used yet, and says what else is to be taken from them.
+    fn take_overdue(&mut self, asked: &HashMap<u64, u32>, now: Instant) -> Vec<Overdue> {
+        let late = self.owe(asked, now);
+        late.into_iter().map(|(session, count)| self.desk.overdue(session, count)).collect()
     }
 
     /// Removes the requests of a link that wait no longer. A request within its user's share waits while places `move`.

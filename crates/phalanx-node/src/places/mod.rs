@@ -7,7 +7,7 @@
 
 mod desk;
 
-pub use desk::{Given, Overdue, Request, SHARE_PATIENCE};
+pub use desk::{Given, Overdue, Request, SHARE_PATIENCE, Wanted};
 
 use desk::Desk;
 use phalanx_net::sync::lock;
@@ -121,6 +121,13 @@ impl Share {
     fn taken(&self, state: &State) -> u32 {
         let claimed = state.claimed_by_others(self.places.capacity, &self.holder.user);
         state.taken(state.total(), &self.holder, self.model).saturating_add(claimed)
+    }
+
+    /// How many places the model could take, if other users gave back what they have above their shares.
+    pub fn fair(&self) -> u32 {
+        let state = lock(&self.places.state);
+        let free = self.places.capacity.saturating_sub(self.taken(&state));
+        free.max(state.fair(self.places.capacity, &self.holder))
     }
 
     /// Takes `count` places: all or none. Waits up to one second for them. The error says how many are taken.

@@ -59,7 +59,7 @@ impl Executors {
         let is_reached = |other: &&Host| first.iter().all(|host| is_reachable(host.ip, other.ip));
         let others: Vec<&Host> = others.iter().filter(is_reached).collect();
         let had = counts.iter().copied().chain(std::iter::repeat(0));
-        let each = first.iter().chain(others.iter().copied()).zip(had).map(|(host, had)| (host.free, had));
+        let each = first.iter().chain(others.iter().copied()).zip(had).map(|(host, had)| (host.room.free, had));
         let universe = universe(hosts.most, each);
         let (addresses, ips): (Vec<_>, Vec<_>) =
             first.iter().chain(others.iter().copied()).map(|host| (host.address.clone(), host.ip)).unzip();
@@ -135,7 +135,7 @@ impl Executors {
         let reach = |number: usize, address: &Address| {
             let host = Host::reach(address, &self.hosts, output.clone(), happenings.clone());
             let offer = |host: Host| {
-                let (name, address, free) = (host.name.clone(), Some(host.address.clone()), most.min(host.free));
+                let (name, address, free) = (host.name.clone(), Some(host.address.clone()), most.min(host.room.free));
                 (Offer { name, address, free, ..Offer::default() }, (number, host))
             };
             Ok(host.ok().map(offer))

@@ -50,10 +50,18 @@ const MOST_ANSWERS: usize = 8;
 pub struct Host {
     pub name: String,
     pub ip: IpAddr,
-    pub free: u32,
+    pub room: Room,
     pub address: Address,
     shared: Arc<Shared>,
     answers: Mutex<Receiver<FromMachine>>,
+}
+
+/// The places of an executor for the program that asks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Room {
+    pub free: u32,
+    /// How many would be free if other users gave back what they have above their shares.
+    pub fair: u32,
 }
 
 /// Why an executor does not take part.
@@ -115,17 +123,22 @@ impl Host {
         let writing = shared.clone();
         let write = move || writing.write(&to_write, output, &happenings);
         thread::Builder::new().name("phalanx-output".into()).spawn(write).map_err(failed)?;
-        let mut host = Host { name, ip, free: 0, address: address.clone(), shared, answers: Mutex::new(answers) };
-        host.tell(&ToMachine::Ask { program: hosts.program });
-        match host.answer(DIAL_PATIENCE) {
-            Ok(FromMachine::Offer { free, phalanx, .. }) => {
-                check_version(address, &phalanx)?;
-                host.free = free;
-            }
-            Ok(_) => return Err(format!("{address} offers nothing").into()),
-            Err(why) => return Err(why.into()),
-        }
+        let (room, answers) = (Room::default(), Mutex::new(answers));
+        let mut host = Host { name, ip, room, address: address.clone(), shared, answers };
+        host.room = host.ask(hosts.program, 0)?;
         Ok(host)
+    }
+
+    /// Asks for an offer to the user's program. Until it begins, places for `wants` ranks are kept for it as they become free.
+    pub fn ask(&self, program: [u8; 16], wants: u32) -> Result<Room, String> {
+        self.tell(&ToMachine::Ask { program, wants });
+        match self.answer(DIAL_PATIENCE)? {
+            FromMachine::Offer { free, fair, phalanx, .. } => {
+                check_version(&self.address, &phalanx)?;
+                Ok(Room { free, fair })
+            }
+            _ => Err(format!("{} offers nothing", self.address)),
+        }
     }
 
     fn call(address: &Address, dialler: &Dialler) -> Result<Introduced, Unreached> {

@@ -56,7 +56,7 @@ pub fn is_at(address: &Address, word: &str) -> bool {
 /// Machines are filled one after the other, so that neighbouring ranks are together. A restarted program keeps its ranks where
 /// they were, if possible, because their checkpoints are there. Other ranks go first to machines that the program did not have,
 /// as a replacement for one that it leaves. Only then do they go to a machine that it has left.
-pub fn fill(asked: Option<u64>, offers: &[Offer]) -> Result<Vec<(usize, u32)>, String> {
+pub fn fill(asked: Option<u64>, offers: &[Offer]) -> Result<Choice, String> {
     let offered: u64 = offers.iter().map(|offer| u64::from(offer.free)).sum();
     let asked = asked.unwrap_or(offered.min(MOST_REMOTE));
     if asked > MOST_REMOTE {

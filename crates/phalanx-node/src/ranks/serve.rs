@@ -6,7 +6,7 @@ use super::streams::{self, Taker};
 use crate::cage::Cage;
 use crate::control::{Pulse, tell};
 use crate::credit::Credit;
-use crate::places::{Holder, Model, Places, Share};
+use crate::places::{Holder, Model, Places, Share, Wanted};
 use crate::scratch::Folder;
 use bytes::Bytes;
 use phalanx_core::level::{LevelSet, Mark, Policy};
@@ -33,7 +33,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a launcher may hold places without starting its ranks, or sending more of their files.
+/// How long a launcher may hold places, or have them kept, without starting its ranks, or sending more of their files.
 const HOLD: Duration = Duration::from_secs(120);
 
 /// What the machine's owner grants to programs.
@@ -60,6 +60,8 @@ pub struct Terms<'a> {
     pub cage: &'a Cage,
     /// The folders of the running programs.
     pub folders: &'a Folders,
+    /// Takes places that managers did not give back in time.
+    pub take_overdue: &'a dyn Fn(),
     /// Set when the executor ends.
     pub closed: &'a AtomicBool,
 }
@@ -80,6 +82,7 @@ pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
         machine: 0,
         is_killed: false,
         offered: Vec::new(),
+        wanted: None,
         places: None,
         files: 0,
     };
@@ -90,10 +93,12 @@ pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
         if let Err(error) = serving.on_frame(frame) {
             tell(link, &FromMachine::Refused { reason: error.to_string() });
         }
-        held.set(held.get().after(serving.places.is_some(), serving.files > received, Instant::now()));
+        let holds = serving.places.is_some() || serving.wanted.is_some();
+        held.set(held.get().after(holds, serving.files > received, Instant::now()));
     };
     reader.run(PAUSE, on_frame, |link| {
         pulse.pause(link, &FromMachine::Beat);
+        (terms.take_overdue)();
         if held.get().is_too_long(Instant::now()) {
             let reason = format!("the places were held for {} s, and no rank was started", HOLD.as_secs());
             tell(link, &FromMachine::Refused { reason });
@@ -140,6 +145,8 @@ struct Serving<'a> {
     is_killed: bool,
     /// The levels accepted for links with each of the program's machines.
     offered: Vec<(IpAddr, [LevelSet; 3])>,
+    /// The places that the launcher waits for.
+    wanted: Option<Wanted>,
     /// The places taken, until the ranks are started. From then on the ranks' thread holds them.
     places: Option<Box<dyn Any + Send>>,
     /// Bytes of files received.
@@ -167,8 +174,8 @@ impl Drop for Closing {
 impl Serving<'_> {
     fn on_frame(&mut self, frame: Frame) -> io::Result<()> {
         match decode(&frame.header) {
-            Ok(ToMachine::Ask { program }) => {
-                self.offer(program);
+            Ok(ToMachine::Ask { program, wants }) => {
+                self.offer(program, wants);
                 Ok(())
             }
             Ok(ToMachine::Begin { part, machine, machines, program }) => self.begin(part, machine, machines, program),
@@ -200,11 +207,15 @@ impl Serving<'_> {
         }
     }
 
-    fn offer(&mut self, program: [u8; 16]) {
+    fn offer(&mut self, program: [u8; 16], wants: u32) {
         let holder = Holder { user: self.terms.user.to_owned(), program };
         let share = self.share.insert(self.terms.places.share(holder, Model::Ranks));
-        let (capacity, free) = (self.terms.capacity, share.free());
-        tell(self.link, &FromMachine::Offer { capacity, free, phalanx: self.terms.phalanx.0.clone() });
+        self.wanted = None; // an earlier wait does not count twice
+        if self.part.is_none() && wants > 0 {
+            self.wanted = Some(share.want(wants));
+        }
+        let (capacity, free, fair) = (self.terms.capacity, share.free(), share.fair());
+        tell(self.link, &FromMachine::Offer { capacity, free, fair, phalanx: self.terms.phalanx.0.clone() });
     }
 
     fn begin(&mut self, mut part: Part, machine: u32, machines: Vec<IpAddr>, program: [u8; 16]) -> io::Result<()> {
@@ -215,6 +226,7 @@ impl Serving<'_> {
             return Err(senseless());
         }
         self.places = Some(self.share.as_ref().ok_or_else(senseless)?.keep(part.count())?);
+        self.wanted = None;
         let folder = self.folder_of(program)?;
         let checkpoints = folder.checkpoints(0)?.into_os_string().into_vec();
         let path = folder.path().to_owned();

@@ -3,12 +3,12 @@
 use super::at_once::at_once;
 use super::executors::Executors;
 use super::happening::{Happening, Teller};
-use super::hosts::{Host, Unreached};
+use super::hosts::{Host, Room, Unreached};
 use super::input;
 use super::job::{Block, Hosts, Job, LaunchError, Staged};
 use super::machine::{Machine, Streams};
 use super::output::Output;
-use super::placement::{Offer, enough, fill, parts, secret};
+use super::placement::{Choice, Offer, enough, fill, parts, secret};
 use super::serve::write_all;
 use super::site::Site;
 use super::streams::{self, Stream};
@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Why a program cannot start further processes.
 const APART: &str = "processes are spawned by programs whose ranks share memory or are on executors: start it without \
@@ -35,6 +35,10 @@ const APART: &str = "processes are spawned by programs whose ranks share memory 
 const ALL_HERE: &str = "all of the program is on this machine";
 const NO_CHECKPOINTS: &str = "it makes no checkpoints";
 const RESTARTED: &str = "a program that is started again from its checkpoints starts no further processes";
+
+/// How long a launcher waits for places of other users: until an executor takes them, which is after ten seconds, and some.
+const ROOM_PATIENCE: Duration = Duration::from_secs(15);
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a start needs.
 pub struct Starting {
@@ -130,7 +134,7 @@ impl Starting {
 
     /// How many more ranks an executor takes.
     fn room(&self, hosts: &Hosts, host: &Host) -> u32 {
-        hosts.most.unwrap_or(u32::MAX).saturating_sub(self.had(&host.address)).min(host.free)
+        hosts.most.unwrap_or(u32::MAX).saturating_sub(self.had(&host.address)).min(host.room.free)
     }
 
     /// How many ranks an executor had in the start before.
@@ -213,20 +217,55 @@ impl Starting {
         if reached.is_empty() {
             return Err(LaunchError::Hosts("no executor is left".to_owned()));
         }
-        let offers: Vec<Offer> = reached.iter().map(|host| self.offer(hosts, host)).collect();
-        let offered = offers.iter().map(|offer| u64::from(offer.free)).sum();
+        let offered = self.offers(hosts, &reached, |room| room.free).iter().map(|offer| u64::from(offer.free)).sum();
         let asked = resolve(&mut self.job.programs, self.size.map_or(offered, u64::from))?;
-        let counts = fill(Some(asked.into()), &offers).map_err(LaunchError::Hosts)?;
+        let counts = self.find_room(hosts, &mut reached, asked).map_err(LaunchError::Hosts)?;
         let mut reached: Vec<Option<Host>> = reached.into_iter().map(Some).collect();
         let host = |(index, count): (usize, u32)| Some((reached[index].take()?, count));
         let (placed, counts) = counts.into_iter().filter_map(host).unzip();
         Ok((placed, counts, reached.into_iter().flatten().collect()))
     }
 
-    fn offer(&self, hosts: &Hosts, host: &Host) -> Offer {
+    /// Chooses how many ranks each executor gets. If too few places are free, and other users have more than their shares, waits
+    /// until those give places back. The error says why there is no room.
+    fn find_room(&self, hosts: &Hosts, reached: &mut [Host], asked: u32) -> Result<Choice, String> {
+        let began = Instant::now();
+        let mut wanted = None;
+        loop {
+            let why = match fill(Some(asked.into()), &self.offers(hosts, reached, |room| room.free)) {
+                Ok(choice) => return Ok(choice),
+                Err(why) => why,
+            };
+            match (fill(Some(asked.into()), &self.offers(hosts, reached, |room| room.fair)), &wanted) {
+                (Ok(choice), None) => {
+                    self.output.say(&format!("{why}; waiting for other users to give places back"));
+                    wanted = Some(choice);
+                }
+                (Ok(choice), Some(_)) => wanted = Some(choice),
+                (Err(_), None) => return Err(why),
+                (Err(_), Some(_)) => {} // yet another user waits, perhaps not for long
+            }
+            if began.elapsed() >= ROOM_PATIENCE {
+                return Err(format!("{why}; other users did not give enough back in {} s", ROOM_PATIENCE.as_secs()));
+            }
+            let of =
+                |index| wanted.iter().flatten().find(|(machine, _)| *machine == index).map_or(0, |(_, count)| *count);
+            let rooms = at_once(reached, |index, host| host.ask(hosts.program, of(index)));
+            let rooms = rooms.map_err(|error| error.to_string())?;
+            reached.iter_mut().zip(rooms).for_each(|(host, room)| host.room = room);
+            thread::sleep(ROOM_PAUSE);
+        }
+    }
+
+    fn offers(&self, hosts: &Hosts, reached: &[Host], places: fn(&Room) -> u32) -> Vec<Offer> {
+        reached.iter().map(|host| self.offer(hosts, host, places(&host.room))).collect()
+    }
+
+    /// What an executor with so many places offers.
+    fn offer(&self, hosts: &Hosts, host: &Host, places: u32) -> Offer {
         let place = self.placed.iter().position(|(address, _)| *address == host.address);
         let had = self.had(&host.address);
-        let free = if self.returns { host.free.max(had) } else { host.free };
+        let free = if self.returns { places.max(had) } else { places };
         Offer {
             name: host.name.clone(),
             free: hosts.most.unwrap_or(u32::MAX).min(free),

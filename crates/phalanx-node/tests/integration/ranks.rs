@@ -39,7 +39,7 @@ impl Launcher {
         let introduced = dialled.introduce(Preamble::Ranks, labpc, private, PATIENCE).unwrap();
         let (link, reader) = introduced.link(MOST_PIECE as u64).unwrap();
         let mut launcher = Launcher { link, reader, _executor: executor };
-        launcher.say(&ToMachine::Ask { program: [3; 16] });
+        launcher.say(&ToMachine::Ask { program: [3; 16], wants: 0 });
         assert!(matches!(launcher.hear(), FromMachine::Offer { capacity: 2, free: 2, .. }));
         launcher
     }
@@ -97,6 +97,19 @@ fn part(count: u32, command: &[&str]) -> Part {
     let command = command.iter().map(|word| word.as_bytes().to_vec()).collect();
     let program = Program { app: 0, command, environment: Vec::new(), folder: None };
     Part { base: 0, size: count + 1, first: 0, secret: [0; 32], programs: vec![(count, program)], patience: None }
+}
+
+#[test]
+fn a_launcher_that_wants_more_than_there_is_gets_what_there_is() {
+    let mut launcher = Launcher::new();
+    for wants in [u32::MAX, 1, u32::MAX] {
+        launcher.say(&ToMachine::Ask { program: [3; 16], wants });
+        assert!(matches!(launcher.hear(), FromMachine::Offer { capacity: 2, free: 2, fair: 2, .. }));
+    }
+    launcher.begin(part(2, &["true"]));
+    assert!(matches!(launcher.hear(), FromMachine::Begun { .. }));
+    launcher.say(&ToMachine::Ask { program: [3; 16], wants: 2 });
+    assert!(matches!(launcher.hear(), FromMachine::Offer { free: 0, fair: 0, .. }), "they are the program's own");
 }
 
 #[test]

@@ -235,3 +235,77 @@ fn requests_of_each_user_get_places_in_the_order_in_which_they_came() {
     }
     assert_eq!(order, [2, 3, 4, 5, 6, 7]);
 }
+
+/// ada has all four places, and bob's launcher waits for some.
+fn launcher_beside_a_manager(wants: u32) -> (Machine, crate::places::Share, Wanted) {
+    let mut machine = Machine::new(4);
+    machine.request(0, 4, 0);
+    machine.look(0, 0);
+    let ranks = machine.places.share(holder(10), Model::Ranks);
+    assert_eq!((ranks.free(), ranks.fair()), (0, 2));
+    let wanted = ranks.want(wants);
+    (machine, ranks, wanted)
+}
+
+#[test]
+fn a_launcher_gets_its_share_of_places_that_a_manager_has() {
+    let (mut machine, ranks, wanted) = launcher_beside_a_manager(2);
+    assert_eq!(machine.look(0, 0).0, Some(2));
+    machine.give_back(0);
+    machine.request(0, 1, 50); // ada wants it again
+    assert_eq!((machine.look(0, 50).0, machine.has(0), ranks.free()), (Some(2), 3, 1), "it is kept for bob");
+    machine.give_back(0);
+    assert_eq!((machine.look(0, 60).0, machine.has(0), ranks.free()), (None, 2, 2));
+    let kept = ranks.keep(2).expect("both are free");
+    drop(wanted);
+    assert_eq!((machine.look(0, 70), machine.has(0)), ((None, 0, vec![]), 2));
+    drop(kept);
+    machine.look(0, 80);
+    assert_eq!(machine.has(0), 3, "ada's request was waiting");
+}
+
+#[test]
+fn a_launcher_gets_no_more_than_its_share() {
+    let (mut machine, ranks, _wanted) = launcher_beside_a_manager(4);
+    assert_eq!((machine.look(0, 0).0, ranks.fair()), (Some(2), 2));
+    let eves = machine.places.share(holder(20), Model::Ranks);
+    assert_eq!(eves.fair(), 1, "three users, four places, and ada keeps what cannot be divided");
+}
+
+#[test]
+fn places_are_taken_for_a_launcher_also_when_no_manager_looks() {
+    let (mut machine, ranks, _wanted) = launcher_beside_a_manager(2);
+    machine.look(0, 0);
+    let patience = SHARE_PATIENCE.as_millis() as u64;
+    assert!(machine.places.overdue(machine.at(patience - 1)).is_empty());
+    let overdue = machine.places.overdue(machine.at(patience));
+    assert_eq!(overdue.iter().map(|it| (it.session, it.interpreters)).collect::<Vec<_>>(), [(0, 2)]);
+    machine.give_back(0);
+    machine.give_back(0);
+    assert_eq!(ranks.free(), 2);
+}
+
+#[test]
+fn a_launcher_that_is_gone_waits_for_nothing() {
+    let (mut machine, _ranks, wanted) = launcher_beside_a_manager(2);
+    machine.look(0, 0);
+    machine.give_back(0);
+    machine.request(0, 1, 50);
+    drop(wanted);
+    assert_eq!((machine.look(0, 60).0, machine.has(0)), (None, 4));
+    assert!(lock(&machine.places.state).desk.is_quiet());
+}
+
+/// A program's ranks use the places of its own interpreters: only what is missing beside these is asked for.
+#[test]
+fn a_program_waits_only_for_places_beside_those_of_its_interpreters() {
+    let mut machine = Machine::new(4);
+    machine.request(10, 1, 0);
+    machine.look(10, 0);
+    machine.request(0, 3, 0);
+    machine.look(0, 0);
+    let ranks = machine.places.share(holder(10), Model::Ranks);
+    assert_eq!((ranks.free(), ranks.fair()), (1, 2));
+    let _wanted = ranks.want(2);
+    assert_eq!(machine.look(0, 10).0, Some(2));
+}
