@@ -3,7 +3,7 @@
 use crate::errors::{identity, raise};
 use crate::grid::{Dialler, at_files};
 use phalanx_core::hub::Token;
-use phalanx_core::wire::hub::{Facts, FromHub, Row, ToHub};
+use phalanx_core::wire::hub::{Facts, Row};
 use phalanx_net::identity::{Authority, Member, Role, first_certificate, role_and_name, to_hex};
 use phalanx_node::hub as node;
 use phalanx_node::log::{Log, Severity};
@@ -182,10 +182,6 @@ fn at_hub<T: Send>(
     done.map_err(asked)
 }
 
-fn one<T>(answer: FromHub, read: impl FnOnce(FromHub) -> Option<T>) -> Result<T, AskError> {
-    read(answer).ok_or_else(|| AskError::Ended(std::io::Error::other("it answers something else")))
-}
-
 /// The members of a grid.
 #[pyfunction]
 pub fn hub_members(py: Python<'_>, dialler: Dialler, hubs: Vec<String>) -> PyResult<Vec<MemberRow>> {
@@ -203,19 +199,13 @@ pub fn hub_invite(
     uses: u32,
     seconds: u64,
 ) -> PyResult<String> {
-    at_hub(py, dialler, &hubs, |hub| {
-        let (answer, _) = hub.ask(&ToHub::Invite { role, uses, seconds })?;
-        one(answer, |it| if let FromHub::Invited { token } = it { Some(token) } else { None })
-    })
+    at_hub(py, dialler, &hubs, |hub| hub.invite(role, uses, seconds))
 }
 
 /// Expels the members of this name. Returns how many certificates were revoked.
 #[pyfunction]
 pub fn hub_expel(py: Python<'_>, dialler: Dialler, hubs: Vec<String>, name: String) -> PyResult<u32> {
-    at_hub(py, dialler, &hubs, |hub| {
-        let (answer, _) = hub.ask(&ToHub::Expel { name })?;
-        one(answer, |it| if let FromHub::Expelled { certificates } = it { Some(certificates) } else { None })
-    })
+    at_hub(py, dialler, &hubs, |hub| hub.expel(name))
 }
 
 /// Leaves the grid for good.
@@ -223,13 +213,13 @@ pub fn hub_expel(py: Python<'_>, dialler: Dialler, hubs: Vec<String>, name: Stri
 pub fn hub_leave(py: Python<'_>, dialler: Dialler, hubs: Vec<String>) -> PyResult<()> {
     let member = dialler.read_member()?;
     let member = member.member();
-    let leave = || match AtHub::open(member, &hubs).and_then(|mut hub| hub.ask(&ToHub::Leave)) {
+    let leave = || match AtHub::open(member, &hubs).and_then(|mut hub| hub.leave()) {
         // The link of who has left ends, perhaps before the answer is read.
         Err(AskError::Ended(error)) => match why(member, &hubs) {
             Some(AskError::NoMember(_)) => Ok(()),
             _ => Err(AskError::Ended(error)),
         },
-        left => left.and_then(|(answer, _)| one(answer, |it| matches!(it, FromHub::Left).then_some(()))),
+        left => left,
     };
     py.detach(leave).map_err(asked)
 }

@@ -15,11 +15,11 @@ pub(super) use member::Acts;
 pub use scope::{Extent, Scope, Service};
 
 use super::members::Members;
+use super::proof::verify_proofs;
 use super::{IdentityError, Role, fingerprint, role_and_name};
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, SignatureScheme};
+use rustls::{CertificateError, DistinguishedName, OtherError};
 use std::sync::Arc;
 use std::time::Duration;
 use webpki::EndEntityCert;
@@ -173,27 +173,7 @@ impl ClientCertVerifier for Verifier {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.members.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.members.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.members.supported_verify_schemes()
-    }
+    verify_proofs!();
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 
 use super::authority::{PublicKey, ask};
 use super::members::{LONGEST_SHOWN, MOST_SHOWN, Members};
+use super::proof::verify_proofs;
 use super::renewals::to_pem;
 use super::{
     IdentityError, KeyedCertificate, Member, Role, certificates_in, key_in, locked, provider, role_and_name, server,
@@ -16,13 +17,12 @@ use super::{
 };
 use crate::connection::Connection;
 use crate::preamble::Preamble;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConfig, Resumption};
-use rustls::crypto::verify_tls13_signature;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme};
+use rustls::{CertificateError, DistinguishedName};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -152,22 +152,6 @@ fn wrong(why: &'static str) -> IdentityError {
     IdentityError::Joining(why)
 }
 
-fn no_tls12<T>() -> Result<T, rustls::Error> {
-    Err(rustls::Error::General("TLS 1.2 is not spoken".into()))
-}
-
-fn prove(
-    message: &[u8],
-    certificate: &CertificateDer<'_>,
-    signature: &DigitallySignedStruct,
-) -> Result<HandshakeSignatureValid, rustls::Error> {
-    verify_tls13_signature(message, certificate, signature, &provider().signature_verification_algorithms)
-}
-
-fn schemes() -> Vec<SignatureScheme> {
-    provider().signature_verification_algorithms.supported_schemes()
-}
-
 /// Accepts the hubs of the grid whose root's certificate has this digest. A hub shows that certificate behind its own.
 #[derive(Debug)]
 struct Hubs {
@@ -192,27 +176,7 @@ impl ServerCertVerifier for Hubs {
         members.verify_server_cert(presented, issuers, &Role::Hub.dns(), ocsp, now)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        prove(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        schemes()
-    }
+    verify_proofs!();
 }
 
 /// Accepts every peer that proves that it holds the key of what it shows.
@@ -238,25 +202,5 @@ impl ClientCertVerifier for Joiners {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        prove(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        schemes()
-    }
+    verify_proofs!();
 }

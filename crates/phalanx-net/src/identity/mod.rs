@@ -12,6 +12,7 @@ mod locked;
 mod members;
 mod news;
 mod pinned;
+mod proof;
 mod renewals;
 mod revocations;
 mod validity;
@@ -239,7 +240,7 @@ impl KeyedCertificate {
 
     /// The client's side of a link that accepts only the peer with the certificate `expected`.
     pub fn client_of(&self, expected: &[u8]) -> Result<Connection, IdentityError> {
-        let verifier = Arc::new(Pinned::new(expected, provider()));
+        let verifier = Arc::new(Pinned::new(expected));
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous() // replaces the verifier by a stricter one, which accepts a single certificate
@@ -252,7 +253,7 @@ impl KeyedCertificate {
 
     /// The server's side of a link that accepts only the peer with the certificate `expected`.
     pub fn server_of(&self, expected: &[u8]) -> Result<Connection, IdentityError> {
-        let verifier = Arc::new(Pinned::new(expected, provider()));
+        let verifier = Arc::new(Pinned::new(expected));
         Ok(Connection::server(&*server(verifier, self, &[], 0)?)?)
     }
 }

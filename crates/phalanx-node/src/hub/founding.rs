@@ -6,7 +6,7 @@
 //! ```
 
 use super::{HubError, LASTS, Settings};
-use phalanx_net::identity::{Authority, IdentityError, Member, Role};
+use phalanx_net::identity::{Authority, IdentityError, Member, Role, first_certificate, role_and_name};
 use std::io;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -55,11 +55,8 @@ impl Place {
         let mut founders = vec![(certificates(&text), false)];
         for (name, role) in [("user.pem", Role::User), ("executor.pem", Role::Executor)] {
             let Ok(text) = read(&own(name)) else { continue };
-            let is_owner = role == Role::User
-                && owners
-                    .iter()
-                    .any(|it| *it == Member::parse_ended(&text, role).map_or_else(|_| String::new(), |it| it.name));
-            founders.push((certificates(&text), is_owner));
+            let (_, member) = role_and_name(&first_certificate(&text)?)?;
+            founders.push((certificates(&text), role == Role::User && owners.contains(&member)));
         }
         Ok(Settings { grid: grid.to_owned(), folder: hub.join("state"), issuer, member, founders, addresses })
     }

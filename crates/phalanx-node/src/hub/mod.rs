@@ -21,11 +21,11 @@ use phalanx_core::error::SpaceError;
 use phalanx_core::hub as engine;
 use phalanx_core::hub::{Asking, Change, Good, Refusal, Token, Who};
 use phalanx_core::wire::hub::{Facts, FromHub};
-use phalanx_net::identity::{Authority, IdentityError, Member, Role, random_token};
+use phalanx_net::identity::{Authority, IdentityError, Member, Role, random_token, sha256};
 use phalanx_net::sync::lock;
 use relaying::{Carried, Meetings};
 use serving::Linked;
-use signing::{Signed, digest, now};
+use signing::{Signed, now};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -166,11 +166,6 @@ impl Hub {
         Ok(hub)
     }
 
-    /// The name of the grid.
-    pub fn grid(&self) -> &str {
-        &self.grid
-    }
-
     /// Where others reach the hub.
     pub fn addresses(&self) -> Vec<String> {
         lock(&self.addresses).clone()
@@ -208,11 +203,11 @@ impl Hub {
     /// The user is no owner, a limit is reached, or the invitation cannot be stored.
     pub fn invite(&self, by: &str, role: Role, uses: u32, seconds: u64) -> Result<Token, HubError> {
         let secret = random_token();
-        self.change(|engine, now| Ok(engine.invite(now, by, (digest(&secret), role.name()), uses, seconds)?))?;
+        self.change(|engine, now| Ok(engine.invite(now, by, (sha256(&secret), role.name()), uses, seconds)?))?;
         let (hubs, role) = (self.addresses(), role.name().to_owned());
         let grid = self.grid.clone();
         self.log.info(format!("{by} invites {uses} in the role {role}"));
-        Ok(Token { grid, role, hubs, root: digest(self.member.authority()), secret })
+        Ok(Token { grid, role, hubs, root: sha256(self.member.authority()), secret })
     }
 
     /// An owner expels the members of this name. Returns how many certificates are revoked.
@@ -239,12 +234,12 @@ impl Hub {
     fn end_links(&self, is_meant: impl Fn(&Who) -> bool) {
         let meant = |linked: &&Arc<Linked>| is_meant(linked.who());
         lock(&self.linked).values().filter(meant).for_each(|linked| linked.close());
-        self.carried.end(|who| is_meant(who));
+        self.carried.end(is_meant);
     }
 
     /// Admits a peer that has the secret of an invitation. Returns its certificates as PEM.
     fn join(&self, secret: [u8; 16], request: &[u8]) -> Result<(Who, String), HubError> {
-        let (id, asking) = (digest(&secret), signing::asking(request)?);
+        let (id, asking) = (sha256(&secret), signing::asking(request)?);
         self.engine().check_join(now(), &id, &asking)?; // nothing is signed for who may not join
         let signed = self.sign(request)?;
         self.change(|engine, now| Ok(engine.join(now, id, asking.clone(), signed.good.clone())?))?;

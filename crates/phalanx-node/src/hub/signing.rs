@@ -3,7 +3,7 @@
 use phalanx_core::hub::{Asking, Good, Who};
 use phalanx_net::identity::{
     Authority, IdentityError, Issued, Revoked, Role, date_and_time, fingerprint, first_certificate, key_of,
-    role_and_name, sha256,
+    role_and_name,
 };
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -58,11 +58,6 @@ pub fn entries(revoked: Vec<(Who, Good)>) -> Result<Vec<Revoked>, IdentityError>
         Ok(Revoked { when: when.clone(), role, name: who.name, fingerprint: good.fingerprint, until: Some(good.until) })
     };
     revoked.into_iter().map(entry).collect()
-}
-
-/// The SHA-256 digest.
-pub fn digest(bytes: &[u8]) -> [u8; 32] {
-    sha256(bytes)
 }
 
 /// Seconds since 1970.

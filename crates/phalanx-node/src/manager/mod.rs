@@ -466,7 +466,8 @@ impl Core {
     /// The ticking thread: checks signs of life and gives the engine its ticks, until the manager is closed.
     fn tick(&self) {
         let mut delegated = Instant::now();
-        let mut last_offered = self.source.offered();
+        let offered = || self.wants_all.then(|| self.source.offered());
+        let mut last_offered = offered();
         for ticks in 1u32.. {
             if self.closed.load(Ordering::Acquire) {
                 return;
@@ -482,11 +483,12 @@ impl Core {
             }
             let signs: Vec<Event> = lock(&self.seats).values().filter_map(|seat| seat.sign_of_life()).collect();
             let shares = self.source.shares();
-            let offered = self.source.offered();
-            let wants_other = self.wants_all && std::mem::replace(&mut last_offered, offered) != offered;
+            let offered = offered();
+            let changed = offered.filter(|_| last_offered != offered);
+            last_offered = offered;
             self.drive(|engine, now| {
-                if wants_other {
-                    engine.on(now, Event::Offered { interpreters: offered });
+                if let Some(interpreters) = changed {
+                    engine.on(now, Event::Offered { interpreters });
                 }
                 for (among, keep) in shares {
                     engine.on(now, Event::Share { among, keep });

@@ -212,6 +212,39 @@ impl AtHub {
         }
     }
 
+    /// An invitation for so many members in this role, for so many seconds, as the token that is typed.
+    ///
+    /// # Errors
+    /// As [`AtHub::ask`].
+    pub fn invite(&mut self, role: String, uses: u32, seconds: u64) -> Result<String, AskError> {
+        match self.ask(&ToHub::Invite { role, uses, seconds })? {
+            (FromHub::Invited { token }, _) => Ok(token),
+            _ => Err(other()),
+        }
+    }
+
+    /// Expels the members of this name. Returns how many certificates were revoked.
+    ///
+    /// # Errors
+    /// As [`AtHub::ask`].
+    pub fn expel(&mut self, name: String) -> Result<u32, AskError> {
+        match self.ask(&ToHub::Expel { name })? {
+            (FromHub::Expelled { certificates }, _) => Ok(certificates),
+            _ => Err(other()),
+        }
+    }
+
+    /// Leaves the grid for good.
+    ///
+    /// # Errors
+    /// As [`AtHub::ask`].
+    pub fn leave(&mut self) -> Result<(), AskError> {
+        match self.ask(&ToHub::Leave)? {
+            (FromHub::Left, _) => Ok(()),
+            _ => Err(other()),
+        }
+    }
+
     /// All members, and the hubs.
     ///
     /// # Errors
