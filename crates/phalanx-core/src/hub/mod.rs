@@ -1,7 +1,7 @@
-//! The hub's engine: who is a member of the grid, who may become one, and who is here.
+//! The hub's engine: which members the grid has, which keys may become members, and which members are here (linked to the hub).
 //!
-//! The driver proves who asks, signs certificates, stores what changes before it answers, and keeps the time. Times are seconds
-//! since 1970, because they outlast the hub's process.
+//! The driver proves the identity of the asking peer, signs certificates, stores changes before it answers, and keeps the time.
+//! Times are seconds since 1970, because they outlast the hub's process.
 
 mod record;
 #[cfg(test)]
@@ -16,26 +16,26 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use thiserror::Error;
 
-/// Most members that a hub knows, also of those that have left.
+/// Most members that a hub knows, including those that have left.
 pub const MOST_MEMBERS: usize = 200_000;
 /// Most invitations that are open.
 pub const MOST_INVITATIONS: usize = 4096;
-/// Most members that one invitation is for.
+/// Most members that one invitation admits.
 pub const MOST_USES: u32 = 100_000;
 /// Longest time for which an invitation is good, in seconds: 30 days.
 pub const LONGEST_INVITATION: u64 = 30 * 24 * 3600;
 
 /// Other members' clocks may be behind by so many seconds: to them, a certificate is good for longer.
 const CLOCKS: u64 = 24 * 3600;
-/// The word of the hub's role.
+/// The name of the hub's role.
 const HUB: &str = "hub";
-/// The fact by which the hub marks its own executor. Nobody else can tell it.
+/// The fact by which the hub marks its own executor. The engine removes this fact when any other member tells it.
 pub const AT_HUB: &str = "at hub";
 
-/// Why the hub does not do what it is asked.
+/// Why the hub refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// No open invitation has this secret. Used ones and those that were never given look alike.
+    /// No open invitation has this secret. A used secret and an invented one look alike.
     #[error(
         "the token is not good here: it was used, or withdrawn, or is another grid's; ask for a new one: phalanx invite"
     )]
@@ -49,7 +49,7 @@ pub enum Refusal {
     /// Another member has this name.
     #[error("{0} is a member already: join with another name (--name), or expel it first: phalanx expel {0}")]
     Taken(String),
-    /// The member is not known, or is one no more.
+    /// The member is not known, or its membership has ended.
     #[error("{0} is no member of this grid, or was expelled; join again with a new token")]
     NoMember(String),
     /// The member is not here.
@@ -78,7 +78,7 @@ pub enum Refusal {
     Bounds,
 }
 
-/// A key that asks for membership, as the driver has proved it.
+/// A key that asks for membership. The driver has proved that the peer holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asking {
     /// The role and name in its request.
@@ -87,7 +87,7 @@ pub struct Asking {
     pub key: String,
 }
 
-/// A member that is here, over one link.
+/// A member that is linked to the hub, over one link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Presence {
     link: u64,
@@ -96,7 +96,7 @@ struct Presence {
     facts: Facts,
 }
 
-/// What the end of memberships leaves: the certificates that are to be revoked, and what is to be stored.
+/// The result of ending memberships: the certificates to revoke, and the changes to store.
 pub type Ended = (Vec<(Who, Good)>, Vec<Change>);
 
 /// The engine.
@@ -108,7 +108,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Fills the engine with what was stored.
+    /// Applies a stored change when the engine is filled at the start.
     pub fn fill(&mut self, change: Change) {
         match change {
             Change::Invitation(id, Some(invitation)) => drop(self.invitations.insert(id, invitation)),
@@ -117,7 +117,7 @@ impl Hub {
         }
     }
 
-    /// Makes the first owner, or another one, who has this certificate already.
+    /// Takes in a founder of the grid, who has this certificate already.
     pub fn found(&mut self, now: u64, asking: Asking, good: Good, is_owner: bool) -> Vec<Change> {
         let member = Member::new(now, asking.key, good, "the grid's founder".to_owned());
         let member = Member { is_owner, is_founder: true, ..member };
@@ -135,7 +135,7 @@ impl Hub {
         owner.map(drop).ok_or_else(|| Refusal::NoOwner(name.to_owned()))
     }
 
-    /// An owner invites so many members.
+    /// Makes an invitation for `uses` members. It ends after `seconds`.
     pub fn invite(
         &mut self,
         now: u64,
@@ -159,8 +159,8 @@ impl Hub {
         Ok(changes)
     }
 
-    /// Whether this key may join by this invitation. Changes nothing. The same key may ask again, because the answer to it may have been
-    /// lost.
+    /// Whether this key may join by this invitation. Changes nothing. The same key may ask again, because the earlier answer may
+    /// have been lost.
     pub fn check_join(&self, now: u64, id: &Id, asking: &Asking) -> Result<(), Refusal> {
         let known = self.members.get(&asking.who);
         let is_back = |member: &&Member| member.key == asking.key && member.invitation == Some(*id);
@@ -174,7 +174,7 @@ impl Hub {
         if invitation.role != asking.who.role {
             return Err(Refusal::Role(invitation.role.clone()));
         }
-        // The hub's name is the hub's alone, in any role.
+        // No other member may have the hub's name, in any role.
         if self.members.contains_key(&Who::new(HUB, &asking.who.name)) {
             return Err(Refusal::Taken(asking.who.name.clone()));
         }
@@ -185,7 +185,7 @@ impl Hub {
         }
     }
 
-    /// The key joins by this invitation, with a certificate that was made for it.
+    /// Makes the key a member by this invitation, with a certificate that was made for the key.
     pub fn join(&mut self, now: u64, id: Id, asking: Asking, good: Good) -> Result<Vec<Change>, Refusal> {
         self.check_join(now, &id, &asking)?;
         if let Some(member) = self.members.get_mut(&asking.who).filter(|it| it.key == asking.key && it.state.is_in()) {
@@ -219,7 +219,7 @@ impl Hub {
         }
     }
 
-    /// The member gets a new certificate.
+    /// Records a new certificate of a member.
     pub fn renew(&mut self, now: u64, asking: &Asking, good: Good) -> Result<Vec<Change>, Refusal> {
         self.check_renew(now, asking, good.until.saturating_sub(now))?;
         let member = self.members.get_mut(&asking.who).expect("was checked");
@@ -227,7 +227,8 @@ impl Hub {
         Ok(vec![Change::Member(asking.who.clone(), Box::new(member.clone()))])
     }
 
-    /// An owner expels all members of a name, but for a hub. The invitation by which one has joined is withdrawn. Returns whom, with the certificates that are to be revoked.
+    /// Expels all members of a name, except a hub, for an owner. Withdraws the invitations by which they have joined. Returns the
+    /// expelled members with the certificates to revoke.
     pub fn expel(&mut self, now: u64, by: &str, name: &str) -> Result<Ended, Refusal> {
         self.check_owner(by)?;
         let is_meant = |(who, member): &(&Who, &Member)| who.name == name && who.role != HUB && member.state.is_in();
@@ -252,7 +253,7 @@ impl Hub {
         Ok((revoked, changes))
     }
 
-    /// The member leaves for good. Returns the certificates that are to be revoked.
+    /// Ends the membership of a member that leaves for good. Returns the certificates to revoke.
     pub fn leave(&mut self, now: u64, who: &Who) -> Result<Ended, Refusal> {
         let member = self.members.get(who).filter(|it| it.state.is_in());
         let member = member.ok_or_else(|| Refusal::NoMember(who.name.clone()))?;
@@ -264,8 +265,8 @@ impl Hub {
         Ok((good.into_iter().map(|it| (who.clone(), it)).collect(), vec![change]))
     }
 
-    /// All certificates of those that were members, as far as they have not ended. A list of revoked ones that lacks some of them is not
-    /// whole: the hub's process ended before it had signed one, or another list has come.
+    /// All revoked certificates of members and former members that have not ended yet. A list of revoked certificates that lacks
+    /// some of them is incomplete: the hub's process ended before it had signed a list, or another list has come.
     pub fn to_revoke(&self, now: u64) -> Vec<(Who, Good)> {
         let each = |(who, member): (&Who, &Member)| {
             member
@@ -278,7 +279,7 @@ impl Hub {
         self.members.iter().flat_map(each).collect()
     }
 
-    /// A member is here, over this link. An earlier link of it counts no more.
+    /// Records that a member is here, over this link. This link replaces an earlier one of the same member.
     pub fn enter(
         &mut self,
         now: u64,
@@ -298,7 +299,7 @@ impl Hub {
         Ok(())
     }
 
-    /// The link of a member has ended.
+    /// Records that the link of a member has ended.
     pub fn go(&mut self, now: u64, link: u64, who: &Who) {
         if self.present.get(who).is_some_and(|it| it.link == link) {
             self.present.remove(who);
@@ -339,7 +340,7 @@ impl Hub {
         Row { role, name, addresses, is_here: present.is_some(), since, until, facts }
     }
 
-    /// Keeps a new member. Who had its role and name before may have certificates that are still to be revoked.
+    /// Stores a new member. A former member with the same role and name may have certificates that are still to be revoked.
     fn keep(&mut self, who: Who, mut member: Member) -> Change {
         if let Some(before) = self.members.get(&who) {
             member.revoked.extend_from_slice(&before.revoked);
@@ -348,7 +349,7 @@ impl Hub {
         Change::Member(who, Box::new(member))
     }
 
-    /// Ends a membership. Returns its good certificates.
+    /// Ends a membership. Returns the certificates that were good until now.
     fn end(&mut self, now: u64, who: &Who, state: State) -> (Vec<Good>, Change) {
         self.present.remove(who);
         let member = self.members.get_mut(who).expect("was found");

@@ -4,19 +4,19 @@ use super::CLOCKS;
 use crate::wire::hub::Facts;
 use serde::{Deserialize, Serialize};
 
-/// The digest of an invitation's secret. Whoever reads the hub's store learns no token from it.
+/// The digest of an invitation's secret. The store has only this digest, so a reader of the store learns no token.
 pub type Id = [u8; 32];
 
-/// Most good certificates of one member. It gets a new one when a third of a life is left, so that two or three are good at a time.
-/// All are remembered, because all are revoked when the member is expelled.
+/// Most good certificates of one member. A member gets a new one when a third of a certificate's life is left, so two or three are
+/// good at a time. The hub remembers all of them, because it revokes all of them when the member is expelled.
 const MOST_GOOD: usize = 8;
 
 /// A member's role and name. Both are in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Who {
-    /// The word of the role.
+    /// The name of the role.
     pub role: String,
-    /// The name.
+    /// The name of the member.
     pub name: String,
 }
 
@@ -32,16 +32,16 @@ impl Who {
     }
 }
 
-/// What is remembered of a token.
+/// The part of a token that the hub remembers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invitation {
-    /// The word of the role for which it is good.
+    /// The name of the role for which the invitation is good.
     pub role: String,
-    /// How many members may still join by it.
+    /// How many members may still join by this invitation.
     pub uses: u32,
     /// Its end, in seconds since 1970.
     pub until: u64,
-    /// The owner who has invited.
+    /// The name of the owner who made the invitation.
     pub by: String,
 }
 
@@ -54,20 +54,20 @@ pub struct Good {
     pub until: u64,
 }
 
-/// Whether a member is one.
+/// Whether a membership goes on, or how it ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum State {
-    /// It is.
+    /// The membership goes on.
     In,
-    /// It has left, at this time.
+    /// The member has left, at this time.
     Left { when: u64 },
-    /// It was expelled, at this time, by this owner.
+    /// The member was expelled, at this time, by this owner.
     Expelled { when: u64, by: String },
 }
 
 impl State {
-    /// Whether the member is one.
+    /// Whether the membership goes on.
     pub fn is_in(&self) -> bool {
         *self == State::In
     }
@@ -80,25 +80,26 @@ pub struct Member {
     pub key: String,
     /// Its certificates, the newest last. Those that have ended are forgotten.
     pub good: Vec<Good>,
-    /// Certificates that are good no more, although they have not ended.
+    /// Certificates that were revoked and have not ended yet.
     pub revoked: Vec<Good>,
-    /// Whether it may invite and expel.
+    /// Whether the member may invite and expel others.
     pub is_owner: bool,
-    /// Whether it came with the hub: it is the hub, its executor, or its owner.
+    /// Whether the member came with the hub: it is the hub, the hub's executor, or the hub's owner.
     pub is_founder: bool,
-    /// Whether it is a member.
+    /// Whether the membership goes on, or how it ended.
     pub state: State,
-    /// When it has joined, in seconds since 1970.
+    /// When the member joined, in seconds since 1970.
     pub joined: u64,
-    /// The owner who has invited it.
+    /// The owner who has invited the member.
     pub by: String,
-    /// The invitation by which it has joined.
+    /// The invitation by which the member joined.
     pub invitation: Option<Id>,
-    /// When it was here last, in seconds since 1970; as it is stored, when it has joined or renewed its certificate.
+    /// When the member was last linked to the hub, in seconds since 1970. The stored value is the time at which the member last
+    /// joined or renewed its certificate.
     pub seen: u64,
-    /// Where it was reached last.
+    /// The addresses at which the member was last reached.
     pub addresses: Vec<String>,
-    /// What it told last.
+    /// The facts that the member told last.
     pub facts: Facts,
 }
 
@@ -123,7 +124,7 @@ impl Member {
         }
     }
 
-    /// Whether it may have one more certificate.
+    /// Whether the member may have one more certificate.
     pub(super) fn has_room(&self, now: u64) -> bool {
         self.good.iter().filter(|it| it.until > now).count() < MOST_GOOD
     }
@@ -135,10 +136,10 @@ impl Member {
     }
 }
 
-/// What is to be stored. A later one for the same invitation or member replaces it.
+/// A change to store. A later change of the same invitation or member replaces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// An invitation. `None`: it is open no more.
+    /// An invitation. `None`: the invitation was used up, withdrawn, or is over.
     Invitation(Id, Option<Invitation>),
     /// A member.
     Member(Who, Box<Member>),

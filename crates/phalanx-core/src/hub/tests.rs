@@ -18,7 +18,7 @@ fn hub() -> Hub {
     hub
 }
 
-/// The same, with an invitation for one executor until 60.
+/// The same hub, with an invitation for one executor until second 60.
 fn inviting() -> Hub {
     let mut hub = hub();
     hub.invite(0, "ada", (ID, "executor"), 1, 60).expect("ada is an owner");
@@ -192,8 +192,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// What is stored makes the same hub again after each step; no invitation lets in more members than it is for; and each
-    /// certificate of somebody who is no member is among those to revoke.
+    /// After each step, the stored changes make the same hub again. No invitation admits more members than it is for. Each
+    /// certificate whose membership has ended is among those to revoke.
     #[test]
     fn a_hub_that_is_filled_from_its_store_is_the_same(steps in proptest::collection::vec(step(), 0..60)) {
         let (mut hub, mut stored) = (Hub::default(), Hub::default());
