@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// What the grid's root makes for a new hub.
+/// The files that the grid's root makes for a new hub.
 pub struct Founded {
     /// The issuer, as the text of an authority's file.
     pub issuer: Zeroizing<String>,
@@ -23,7 +23,7 @@ impl Founded {
     /// Makes an issuer for the hub of this name, and the hub's identity.
     ///
     /// # Errors
-    /// The name is none, or the root can make no issuer.
+    /// `hub` is not a valid name, or the root can make no issuer.
     pub fn by(root: &Authority, hub: &str) -> Result<Founded, IdentityError> {
         let issuer = root.issuer(hub)?;
         let hub = issuer.issue_for(Role::Hub, hub, Some(LASTS))?;
@@ -41,7 +41,7 @@ impl Place {
         Place(grid.into())
     }
 
-    /// What the hub in this folder is made of. `owners` are users who may invite and expel.
+    /// Reads the settings of the hub in this folder. `owners` are the names of users who may invite and expel.
     ///
     /// # Errors
     /// A file is missing or damaged.

@@ -15,9 +15,9 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Time for the peer to say what it wants, once its handshake is done.
+/// Time for the peer to send its request, once its handshake is done.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A member whose certificate has ended comes back within this time, in seconds: 30 days. Later it needs a new token.
+/// A member whose certificate has ended can come back within this time, in seconds: 30 days. Later the member needs a new token.
 const AWAY: u64 = 30 * 24 * 3600;
 
 impl Hub {
@@ -51,8 +51,8 @@ impl Hub {
         }
     }
 
-    /// `shown`: the request or the certificate of the peer. `ended`: whether that is the certificate of somebody who was a member. `None`:
-    /// who asks is a member, and has asked for nothing else.
+    /// Answers a joining peer. `shown` is the request or the certificate of the peer. `ended` is an error unless `shown` is the
+    /// certificate of a member or a former member. Returns `None` when a member has only asked whether it still is one.
     fn admit(
         &self,
         asked: ToHub,

@@ -1,8 +1,8 @@
-//! A hub's driver: the rendezvous of a grid. It lets machines and users join, renews their certificates, knows who is here, and
-//! expels.
+//! A hub's driver: the rendezvous of a grid. The hub lets machines and users join, renews their certificates, knows which members
+//! are here, and expels members.
 //!
-//! The engine ([`phalanx_core::hub`]) decides. What it changes is on the disk before anybody hears of it. The hub signs with its own
-//! authority, the issuer, which the grid's root has made. It does not have the root's key.
+//! The engine ([`phalanx_core::hub`]) decides. A change is on the disk before any member learns of it. The hub signs with its own
+//! authority, the issuer, which the grid's root has made. The hub does not have the root's key.
 
 mod founding;
 mod joining;
@@ -37,16 +37,16 @@ use std::time::Duration;
 use store::{Kept, Store};
 use thiserror::Error;
 
-/// How long the certificates of members are good. They are renewed when a third of this is left.
+/// How long the certificates of members are good. Members renew them when a third of this is left.
 pub const LASTS: Duration = Duration::from_secs(24 * 3600);
-/// Most peers that join at a time, and most of one address.
+/// Most peers that join at a time: in all, and from one network.
 const MOST_JOINING: (usize, usize) = (256, 16);
-/// Most links of members, and most of one member.
+/// Most open links of members: in all, and of one member.
 const MOST_LINKED: (usize, usize) = (4096, 8);
-/// Interval at which a hub looks after its own certificate.
+/// Interval at which the hub checks its own certificate, the list of revoked certificates, and late relayed links.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A hub that does not open, or does not do what it is asked.
+/// The hub does not open, or refuses a request.
 #[derive(Debug, Error)]
 pub enum HubError {
     /// The hub refuses.
@@ -55,19 +55,19 @@ pub enum HubError {
     /// A key or a certificate is at fault.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// What was decided cannot be stored.
+    /// A decision of the engine cannot be stored.
     #[error("the hub cannot store this: {0}")]
     Store(#[from] SpaceError),
     /// The list of revoked certificates cannot be read or written, or the hub's thread does not start.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The request is none, or comes from another version.
+    /// The request is malformed, cannot be served now, or comes from another version.
     #[error("{0}")]
     Other(String),
 }
 
 impl HubError {
-    /// The answer to whoever has asked.
+    /// The answer to the peer that sent the request.
     fn answer(&self) -> FromHub {
         let reason = self.to_string();
         match self {
@@ -79,7 +79,7 @@ impl HubError {
     }
 }
 
-/// What a hub is made of.
+/// The settings of a hub.
 #[derive(Debug)]
 pub struct Settings {
     /// The name of the grid.
@@ -88,11 +88,11 @@ pub struct Settings {
     pub folder: PathBuf,
     /// The issuer, with its key.
     pub issuer: Authority,
-    /// The hub as a member, which heeds a file with the list of revoked certificates.
+    /// The hub as a member, with the file of the list of revoked certificates.
     pub member: Member,
-    /// The members that the grid begins with, as PEM, and whether each is an owner. Those that the hub knows already are left out.
+    /// The members that the grid begins with, as PEM, and whether each is an owner. The hub skips members that it knows already.
     pub founders: Vec<(String, bool)>,
-    /// Where others reach the hub, as `host:port`. Port 0 stands for the one at which it listens.
+    /// The addresses at which members reach the hub, as `host:port`. Port 0 stands for the port at which the hub listens.
     pub addresses: Vec<String>,
 }
 
@@ -104,9 +104,9 @@ pub struct Hub {
     addresses: Mutex<Vec<String>>,
     store: Store,
     engine: Mutex<engine::Hub>,
-    /// Held while a list of revoked certificates is made, so that no list lacks what another one has.
+    /// Held while a list of revoked certificates is made, so that no list lacks a certificate that another list has.
     revoking: Mutex<()>,
-    /// The number of the newest list that was seen to lack nothing.
+    /// The number of the newest list that was found complete.
     whole: AtomicU64,
     linked: Mutex<HashMap<u64, Arc<Linked>>>,
     next_link: AtomicU64,
@@ -166,12 +166,12 @@ impl Hub {
         Ok(hub)
     }
 
-    /// Where others reach the hub.
+    /// The addresses at which members reach the hub.
     pub fn addresses(&self) -> Vec<String> {
         lock(&self.addresses).clone()
     }
 
-    /// The hub listens at this port, and is here from now on.
+    /// Records that the hub listens at this port, and lists the hub as here.
     pub(crate) fn listens_at(&self, port: u16) {
         for address in &mut *lock(&self.addresses) {
             if let Some(host) = address.strip_suffix(":0") {
@@ -184,7 +184,7 @@ impl Hub {
         entered.unwrap_or_else(|error| self.log.warning(format!("the hub is not listed: {error}")));
     }
 
-    /// Ends all links of members. Nothing more is served or stored.
+    /// Ends all links of members. From now on the hub serves and stores nothing.
     pub fn close(&self) {
         if !self.closed.swap(true, Ordering::AcqRel) {
             lock(&self.linked).values().for_each(|linked| linked.close());
@@ -197,7 +197,7 @@ impl Hub {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// An invitation of an owner, as the token that is typed.
+    /// Makes an invitation for an owner. Returns the token that new members type.
     ///
     /// # Errors
     /// The user is no owner, a limit is reached, or the invitation cannot be stored.
@@ -210,7 +210,7 @@ impl Hub {
         Ok(Token { grid, role, hubs, root: sha256(self.member.authority()), secret })
     }
 
-    /// An owner expels the members of this name. Returns how many certificates are revoked.
+    /// Expels the members of this name, for an owner. Returns how many certificates are revoked.
     fn expel(&self, by: &str, name: &str) -> Result<u32, HubError> {
         let name = name.to_ascii_lowercase();
         let revoked = self.change_with(|engine, now| Ok(engine.expel(now, by, &name)?))?;
@@ -220,7 +220,8 @@ impl Hub {
         revoked
     }
 
-    /// A member leaves for good. `answer` is called before its links end.
+    /// Ends the membership of a member that leaves for good. Calls `answer` before the member's links end. Returns how many
+    /// certificates are revoked.
     fn leave(&self, who: &Who, answer: impl FnOnce()) -> Result<u32, HubError> {
         let revoked = self.change_with(|engine, now| Ok(engine.leave(now, who)?))?;
         self.log.info(format!("the {} {} leaves the grid", who.role, who.name));
@@ -230,7 +231,7 @@ impl Hub {
         revoked
     }
 
-    /// Ends the links of these members, and those that are relayed for them.
+    /// Ends the links of these members, and the relayed links of which they are an end.
     fn end_links(&self, is_meant: impl Fn(&Who) -> bool) {
         let meant = |linked: &&Arc<Linked>| is_meant(linked.who());
         lock(&self.linked).values().filter(meant).for_each(|linked| linked.close());
@@ -240,7 +241,7 @@ impl Hub {
     /// Admits a peer that has the secret of an invitation. Returns its certificates as PEM.
     fn join(&self, secret: [u8; 16], request: &[u8]) -> Result<(Who, String), HubError> {
         let (id, asking) = (sha256(&secret), signing::asking(request)?);
-        self.engine().check_join(now(), &id, &asking)?; // nothing is signed for who may not join
+        self.engine().check_join(now(), &id, &asking)?; // sign nothing for a peer that may not join
         let signed = self.sign(request)?;
         self.change(|engine, now| Ok(engine.join(now, id, asking.clone(), signed.good.clone())?))?;
         Ok((asking.who, signed.pem))
@@ -263,7 +264,7 @@ impl Hub {
     fn found(&self, founders: Vec<(String, bool)>) -> Result<(), HubError> {
         for (pem, is_owner) in founders {
             let (asking, good) = signing::founder(&self.issuer, &pem)?;
-            // One that was expelled stays so.
+            // A founder that was expelled stays expelled.
             self.change(|engine, now| match engine.knows(&asking) {
                 true => Ok(Vec::new()),
                 false => Ok(engine.found(now, asking, good, is_owner)),
@@ -272,7 +273,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Changes the engine, and stores what has changed. A hub that cannot store stops: its engine knows more than its store.
+    /// Changes the engine, and stores the changes. A hub that cannot store stops, because its engine is then ahead of its store.
     fn change(
         &self,
         change: impl FnOnce(&mut engine::Hub, u64) -> Result<Vec<Change>, HubError>,
@@ -287,7 +288,8 @@ impl Hub {
         if self.is_closed() {
             return Err(HubError::Other("the hub ends".to_owned()));
         }
-        // Others are served while the disk writes. What is decided is stored in the same order.
+        // The lock is free while the disk writes, so other members are served. The store has the changes in the order of the
+        // decisions.
         let mut engine = self.engine();
         let (done, changes) = change(&mut engine, now())?;
         let kept = if changes.is_empty() { None } else { Some(self.store.keep(&changes)) };
@@ -297,7 +299,7 @@ impl Hub {
         Ok(done)
     }
 
-    /// The engine knows more than the store. Only a new process tells the truth.
+    /// Ends the hub, because the engine is ahead of the store. A new process starts from the store.
     fn fail(&self, error: &SpaceError) {
         self.log.warning(format!("the hub ends, because it cannot store what changes: {error}"));
         self.has_failed.store(true, Ordering::Release);
@@ -313,7 +315,7 @@ impl Hub {
         lock(&self.engine)
     }
 
-    /// Mends the list of revoked certificates, if it lacks some.
+    /// Completes the list of revoked certificates, if it lacks some.
     fn look_after_list(&self) {
         if let Err(error) = self.revoke_ended() {
             let what = "the list of revoked certificates is not whole";
@@ -321,8 +323,8 @@ impl Hub {
         }
     }
 
-    /// Revokes what members have that are none any more, if a list lacks it: the last process ended before it wrote the list, or another
-    /// list has come.
+    /// Revokes the certificates of former members that the list lacks. It lacks some when the last process ended before it wrote
+    /// the list, or when another list has come.
     fn revoke_ended(&self) -> Result<(), HubError> {
         let number = self.member.revocations().number();
         if self.whole.load(Ordering::Acquire) == number {
@@ -338,11 +340,11 @@ impl Hub {
         Ok(())
     }
 
-    /// Signs a list with these certificates, takes it, and tells it to all members that are here.
+    /// Signs a list with these certificates, takes it as the hub's own, and sends it to all members that are here.
     fn revoke(&self, revoked: Vec<(Who, Good)>) -> Result<u32, HubError> {
         let count = revoked.len() as u32;
         if count > 0 {
-            self.whole.store(u64::MAX, Ordering::Release); // if this fails, it is tried again
+            self.whole.store(u64::MAX, Ordering::Release); // if the rest fails, `look_after_list` tries again
             let _alone = lock(&self.revoking);
             let earlier = self.member.revocations().newer_than(0).map(|(_, text)| text);
             let earlier: Vec<&str> = earlier.iter().map(String::as_str).collect();
@@ -371,7 +373,7 @@ impl Hub {
         }
     }
 
-    /// Who asks, if the member is known here by the key of this certificate.
+    /// The member that asks, if the hub knows a member by the key of this certificate.
     fn known(&self, certificate: &[u8]) -> Result<Asking, HubError> {
         let asking = signing::asking(certificate)?;
         match self.engine().check_member(&asking) {

@@ -1,7 +1,8 @@
-//! Links between members that cannot connect directly: each dials the hub with a token of its own, and the hub copies the bytes.
+//! Links between members that cannot connect directly. Each of the two dials the hub with a token of its own, and the hub copies
+//! the bytes.
 //!
-//! The tokens come over links that authenticate the members. They protect the hub from carrying strangers' bytes, and nothing else: the
-//! two members authenticate each other through the relay.
+//! The tokens come over links that authenticate the members. Their only purpose is that the hub carries no strangers' bytes,
+//! because the two members authenticate each other through the relay.
 
 use super::{Hub, HubError, signing};
 use crate::control::tell;
@@ -21,8 +22,8 @@ use std::time::{Duration, Instant};
 
 /// How long the two ends of a link may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most relayed links. Each takes several descriptors: all together take at most 1 in [`DESCRIPTORS`] of those that the hub may have,
-/// and one member's a quarter of these.
+/// Most relayed links. Each takes several descriptors. There is at most one link for every [`DESCRIPTORS`] descriptors that the hub
+/// may have, and one member has at most a quarter of the links.
 const MOST: usize = 2048;
 const DESCRIPTORS: usize = 16;
 
@@ -34,7 +35,8 @@ pub fn quota() -> Arc<Quota> {
     Quota::new("relayed links", most, most.div_ceil(4))
 }
 
-/// The links that are carried, with the members at their ends. They end when a member is expelled, or the hub ends.
+/// The links that the hub carries, with the members at their ends. A link ends when one of its members is expelled, or when the hub
+/// ends.
 #[derive(Default)]
 pub struct Carried(Mutex<HashMap<u64, (Ends, Arc<Relayed>)>>);
 
@@ -48,7 +50,7 @@ impl Carried {
     }
 }
 
-/// The links whose ends have not both arrived.
+/// The links of which an end has not arrived yet.
 #[derive(Default)]
 pub struct Meetings(Mutex<HashMap<Token, Arc<Meeting>>>);
 
@@ -57,7 +59,7 @@ struct Meeting {
     until: Instant,
     ends: Ends,
     first: Mutex<Option<Socket>>,
-    /// The place of the member who has asked.
+    /// The quota that the link takes of the member that has asked for it.
     entered: Mutex<Option<Entered>>,
 }
 
@@ -72,7 +74,7 @@ impl Meetings {
         tokens
     }
 
-    /// An end has arrived. Returns the link once both have, its members, and the place that it takes.
+    /// Records that an end has arrived. Once both have, returns the link, its members, and the quota that it takes.
     fn arrive(&self, token: Token, socket: Socket) -> Option<(Relayed, Ends, Option<Entered>)> {
         let meeting = lock(&self.0).remove(&token).filter(|meeting| meeting.until > Instant::now())?;
         let mut first = lock(&meeting.first);
@@ -88,7 +90,7 @@ impl Meetings {
         }
     }
 
-    /// Forgets links whose ends are late. Their connections end.
+    /// Forgets links whose ends are late, and closes the connections of these links.
     pub fn forget_late(&self) {
         lock(&self.0).retain(|_, meeting| meeting.until > Instant::now());
     }
@@ -99,7 +101,8 @@ impl Meetings {
 }
 
 impl Hub {
-    /// Makes a way to an executor that is here: the executor is told to dial the hub. Returns the token of the member that has asked.
+    /// Makes a way to an executor that is here: the hub tells the executor to dial. Returns the token for the member that has
+    /// asked.
     pub(super) fn reach(&self, by: &Who, name: &str) -> Result<Token, HubError> {
         let there = Who::new("executor", name);
         let number = self.engine().link_of(&there)?;

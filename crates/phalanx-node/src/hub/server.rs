@@ -1,4 +1,4 @@
-//! A hub that is no executor: it listens by itself.
+//! A hub that is no executor, and therefore has a listener of its own.
 
 use super::Hub;
 use crate::door::{Door, Wanted, refused};
@@ -19,7 +19,7 @@ impl HubServer {
     /// Listens at `address` (`host:port`) and serves from threads of its own.
     ///
     /// # Errors
-    /// It cannot listen there.
+    /// The hub cannot listen at this address.
     pub fn start(address: &str, hub: Arc<Hub>, log: Log) -> io::Result<HubServer> {
         #[cfg(target_os = "linux")]
         crate::cage::hide_memory()?;
@@ -36,7 +36,7 @@ impl HubServer {
         Ok(HubServer { hub, door: Door::open(vec![listener], Some(member), serve, log)?, address })
     }
 
-    /// Where it listens.
+    /// The address at which the hub listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -24,11 +24,12 @@ use std::time::{Duration, Instant};
 
 /// The levels of links to a hub.
 pub const LEVELS: Levels = Levels::all(LEVEL);
-/// A member that says nothing for this long is not here. Executors send a beat every [`BEAT`](crate::membership::BEAT).
+/// A member that sends nothing for this long is no longer here. Executors send a beat every [`BEAT`](crate::membership::BEAT).
 const SILENCE: Duration = Duration::from_secs(90);
-/// How often a link looks after itself. It is long, because a hub may have thousands. News are told from the thread that has them.
+/// Interval at which a link checks its silence and its news. The interval is long, because a hub may have thousands of links. News
+/// do not wait for it, because the thread that learns them sends them.
 const PAUSE: Duration = Duration::from_secs(2);
-/// No further news are queued while so many bytes wait to be written.
+/// The hub queues no further news while this many bytes wait to be written.
 const MOST_WAITING: usize = 1 << 20;
 
 /// An open link of a member.
@@ -36,7 +37,7 @@ pub struct Linked {
     number: u64,
     link: Arc<Link>,
     asking: Asking,
-    /// The certificate that it has shown, in DER.
+    /// The certificate that the member has shown, in DER.
     certificate: Vec<u8>,
     role: Role,
     /// The executor's address, as the hub sees it.
@@ -69,7 +70,7 @@ impl Linked {
     }
 }
 
-/// Removes a link however its serving ends.
+/// Removes a link when it is dropped, however the serving ends.
 struct Leaving<'a>(&'a Hub, &'a Linked);
 
 impl Drop for Leaving<'_> {
@@ -90,9 +91,9 @@ impl Hub {
         let entered = self.links.enter(&format!("{} {name}", role.name())).map_err(HubError::from);
         let admitted = entered.and_then(|entered| Ok((entered, self.known(&certificate)?)));
         if admitted.is_ok() {
-            peer.proved(); // others stay among the few that may be disconnected
+            peer.proved(); // other peers keep counting as unproved connections, which may be closed for newer ones
         }
-        peer.socket.end_when_silent(SILENCE)?; // the beats are enough: the system sends none of its own between them
+        peer.socket.end_when_silent(SILENCE)?; // the beats replace the operating system's keep-alive packets
         let (link, reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
         let (_entered, asking) = match admitted {
             Ok(admitted) => admitted,
@@ -118,7 +119,7 @@ impl Hub {
     fn on_frame(&self, linked: &Linked, frame: &Frame) {
         *lock(&linked.heard) = Instant::now();
         let Ok(message) = decode::<ToHub>(&frame.header) else { return linked.close() };
-        // A peer that sends requests and reads no answers would fill the memory with them.
+        // A peer that sends requests and reads no answers would fill the memory with answers.
         if linked.link.is_blocked() {
             return linked.close();
         }
@@ -142,7 +143,7 @@ impl Hub {
         linked.tell_news();
     }
 
-    /// Does what is asked. `None`: the answer was sent, or nothing was asked.
+    /// Answers a request. `None`: the answer was sent already, or the message was no request.
     fn answer(&self, linked: &Linked, asked: ToHub) -> Result<Option<(FromHub, Vec<u8>)>, HubError> {
         let who = &linked.asking.who;
         self.engine().check_member(&linked.asking)?;
@@ -180,11 +181,11 @@ impl Hub {
             ToHub::Join { .. } | ToHub::Return { .. } | ToHub::Why { .. } => {
                 return Err(HubError::Other("this is no joining link".to_owned()));
             }
-            ToHub::Beat | ToHub::News(_) => return Ok(None), // are no requests
+            ToHub::Beat | ToHub::News(_) => return Ok(None), // these are no requests
         }))
     }
 
-    /// An executor is here. Returns where others reach it.
+    /// Records that an executor is here. Returns the addresses at which other members reach the executor.
     fn enter(
         &self,
         linked: &Linked,
@@ -198,7 +199,7 @@ impl Hub {
         if linked.role != Role::Executor || !are_short(&facts) || !are_addresses(&addresses) {
             return Err(HubError::Other("only executors enter, and they tell little of themselves".to_owned()));
         }
-        // Users dial what is told here. A name would let an executor choose again and again where they go.
+        // Users dial these addresses. With a host name, an executor could send them to another address at each lookup.
         let is_address = |it: &String| match linked.from.to_canonical().is_loopback() {
             true => {
                 it.parse::<Address>().is_ok_and(|address| address.port > 0 && !address.host.contains(char::is_control))
@@ -217,7 +218,7 @@ impl Hub {
         Ok(addresses)
     }
 
-    /// The address of an executor by what the hub sees of it. One on the hub's own machine is where the hub itself is.
+    /// The addresses of an executor, as the hub sees it. An executor on the hub's own machine has the addresses of the hub.
     fn seen_at(&self, from: IpAddr, port: u16) -> Vec<String> {
         let from = from.to_canonical();
         let hubs = if from.is_loopback() { self.addresses() } else { Vec::new() };

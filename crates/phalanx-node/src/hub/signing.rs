@@ -1,4 +1,4 @@
-//! What a hub signs, and how it knows who asks.
+//! The certificates and lists that a hub signs, and how the hub identifies the peer that asks.
 
 use phalanx_core::hub::{Asking, Good, Who};
 use phalanx_net::identity::{
@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A certificate that the hub has just made.
 pub struct Signed {
-    /// As the hub remembers it.
+    /// The certificate as the hub remembers it.
     pub good: Good,
-    /// As PEM, with the certificates of the authorities above.
+    /// The certificate as PEM, with the certificates of the authorities above it.
     pub pem: String,
 }
 
@@ -31,14 +31,14 @@ pub fn renewed(issuer: &Authority, own: &[u8], lasts: Duration) -> Result<String
     Ok(issuer.renew(&issued, Some(lasts))?.to_pem())
 }
 
-/// Who asks, by a request or a certificate whose key the peer has proved to hold.
+/// The key, role and name in a request or a certificate. The peer has proved that it holds the key.
 pub fn asking(certificate: &[u8]) -> Result<Asking, IdentityError> {
     let certificate = certificate.to_vec().into();
     let (role, name) = role_and_name(&certificate)?;
     Ok(Asking { who: Who::new(&role, &name), key: key_of(&certificate)? })
 }
 
-/// A founder, by the text of an identity file or of certificates.
+/// The founder in the text of an identity file or of certificates.
 pub fn founder(issuer: &Authority, pem: &str) -> Result<(Asking, Good), IdentityError> {
     let certificate = first_certificate(pem)?;
     let issued = Issued::of(certificate.clone(), issuer)?;

@@ -1,5 +1,5 @@
-//! What a hub remembers: a durable tuple space of its own, which no client reaches. Each tuple is one change, under the key of what it
-//! changes.
+//! The memory of a hub: a durable tuple space of its own, which no client reaches. Each tuple is one change. Its key names the
+//! invitation or member that it changes.
 
 use crate::space::{Directory, Hosted, Told};
 use phalanx_core::error::SpaceError;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The name of the space in the hub's folder.
 const NAME: &str = "members";
-/// Most tuples that are read at once.
+/// Most tuples that one read returns.
 const PAGE: u32 = 1000;
 
 /// The store.
@@ -46,7 +46,7 @@ impl Store {
         }
     }
 
-    /// Stores changes, all or none, behind those that were stored before. They are on the disk once the result was waited for.
+    /// Stores changes, all or none, after the changes of earlier calls. They are on the disk when [`Kept::wait`] has returned.
     pub fn keep(&self, changes: &[Change]) -> Result<Kept, SpaceError> {
         let (kept, told) = self.begin(|space, now, asker| {
             for change in changes {
@@ -63,7 +63,7 @@ impl Store {
         kept.map(|()| Kept(told))
     }
 
-    /// Ends the store. Everything is on the disk before.
+    /// Ends the store, once all changes are on the disk.
     pub fn close(&self) {
         self.0.end();
     }

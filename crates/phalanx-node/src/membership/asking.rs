@@ -1,4 +1,4 @@
-//! A link to a hub for requests, one after the other.
+//! A link to a hub, for one request after the other.
 
 use super::AskError;
 use crate::control::{tell, tell_with};
@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 
 /// The levels of links to a hub.
 pub(super) const LEVELS: Levels = Levels::all(LEVEL);
-/// How long a hub may take to answer. It writes to its disk first.
+/// How long a hub may take to answer. The hub writes to its disk before it answers.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// A hub that says nothing for this long is given up.
+/// A link whose hub sends nothing for this long is given up.
 pub(super) const SILENCE: Duration = Duration::from_secs(75);
-/// Most members that are asked for.
+/// Most members that a listing asks for.
 const MOST_MEMBERS: usize = 200_000;
 
-/// Any hub of the grid is as good as another one. Its role is in its certificate, which was verified.
+/// Accepts any hub of the grid. The handshake has verified the role in the hub's certificate already.
 #[derive(Debug)]
 pub(super) struct AnyHub;
 
@@ -44,7 +44,7 @@ pub struct AtHub {
     pub(super) reader: Reader,
     /// `None`: this end is no member yet.
     pub(super) news: Option<Exchange>,
-    /// Where the hub was reached.
+    /// The address at which the hub was reached.
     address: Address,
     way: Option<Way>,
 }
@@ -53,7 +53,7 @@ pub struct AtHub {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Way {
     to: SocketAddr,
-    /// The address that this machine had.
+    /// The address of this machine when the link was opened.
     pub from: IpAddr,
 }
 
@@ -63,14 +63,14 @@ impl Way {
         Some(Way { to, from: Socket::way_out(to).ok()? })
     }
 
-    /// Whether this machine has moved to another network. Then its links have broken, and no system tells. A machine without a network
-    /// may come back to the one that it was in.
+    /// Whether this machine has moved to another network. Then its links have broken, and no operating system reports that. A
+    /// machine without a network has not moved, because it may come back to the network in which it was.
     pub fn has_changed(&self) -> bool {
         Socket::way_out(self.to).is_ok_and(|from| from != self.from)
     }
 }
 
-/// Closes the link when this is dropped.
+/// Closes the link when it is dropped.
 pub(super) struct Ending(pub Arc<Link>);
 
 impl Drop for Ending {
@@ -79,10 +79,10 @@ impl Drop for Ending {
     }
 }
 
-/// The address in the text, which a token or a hub has given.
+/// Parses the address of a hub, which comes from a token or a hub.
 ///
 /// # Errors
-/// It is none.
+/// The text is no address.
 pub fn hub_address(text: &str) -> Result<Address, AskError> {
     text.parse().map_err(|_| AskError::Unreachable(format!("{} is no address of a hub", printable(text))))
 }
@@ -113,7 +113,7 @@ impl AtHub {
     /// Opens a link to the first of these hubs that answers, as this member.
     ///
     /// # Errors
-    /// None answers, or the member's certificate does not serve.
+    /// No hub answers, or the member's certificate cannot be used.
     pub fn open(member: &Member, hubs: &[String]) -> Result<AtHub, AskError> {
         let client = member.newest().client_of(Role::Hub)?;
         first(hubs, |address| {
@@ -130,22 +130,22 @@ impl AtHub {
         })
     }
 
-    /// A link of a peer that joins.
+    /// Makes the link of a peer that joins.
     pub(super) fn joining(link: Arc<Link>, reader: Reader, address: &Address) -> AtHub {
         AtHub { link: Ending(link), reader, news: None, address: address.clone(), way: None }
     }
 
-    /// Where the hub was reached.
+    /// The address at which the hub was reached.
     pub(super) fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The way by which the hub was reached. `None`: the system does not tell.
+    /// The way by which the hub was reached. `None`: the operating system does not tell it.
     pub(super) fn way(&self) -> Option<Way> {
         self.way
     }
 
-    /// Whether the link has ended, also because this machine has moved, or belongs to another process.
+    /// Whether the link has ended, this machine has moved, or the link belongs to another process (this one is a fork).
     pub(super) fn has_ended(&self) -> bool {
         self.link.0.is_closed() || self.link.0.is_copy() || self.way.is_some_and(|way| way.has_changed())
     }
@@ -181,7 +181,7 @@ impl AtHub {
         }
     }
 
-    /// Takes what is no answer.
+    /// Handles a frame that is no answer: news or a beat. Returns any other message.
     fn take(&mut self, frame: &Frame) -> Result<Option<FromHub>, AskError> {
         match decode(&frame.header).map_err(io::Error::other)? {
             FromHub::News(message) => {
@@ -201,7 +201,7 @@ impl AtHub {
         }
     }
 
-    /// A new certificate for this member, as PEM.
+    /// Asks for a new certificate for this member. Returns it as PEM.
     ///
     /// # Errors
     /// As [`AtHub::ask`].
@@ -212,7 +212,7 @@ impl AtHub {
         }
     }
 
-    /// An invitation for so many members in this role, for so many seconds, as the token that is typed.
+    /// Asks for an invitation for so many members in this role and so many seconds. Returns the token that a user types.
     ///
     /// # Errors
     /// As [`AtHub::ask`].
@@ -245,7 +245,7 @@ impl AtHub {
         }
     }
 
-    /// All members, and the hubs.
+    /// Asks for all members, and the addresses of the hubs.
     ///
     /// # Errors
     /// As [`AtHub::ask`].
@@ -265,7 +265,7 @@ impl AtHub {
     }
 }
 
-/// The error for an answer to another request.
+/// The error for an answer that does not fit the request.
 pub(super) fn other() -> AskError {
     io::Error::other("it answers something else").into()
 }

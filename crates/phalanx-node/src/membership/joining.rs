@@ -11,20 +11,20 @@ use phalanx_net::identity::{IdentityError, Joining, Member, Role};
 use phalanx_net::preamble::Preamble;
 use zeroize::Zeroizing;
 
-/// What a new member has.
+/// The identity of a new member, and its grid.
 pub struct Joined {
-    /// The text of its identity file.
+    /// The text of the member's identity file.
     pub identity: Zeroizing<String>,
     /// The name of the grid, as the hub says.
     pub grid: String,
-    /// Where hubs are reached.
+    /// The addresses of the hubs.
     pub hubs: Vec<String>,
 }
 
-/// Joins the grid of this token under this name. The key is made here, and stays.
+/// Joins the grid of this token under this name. The private key is made here, and never leaves this machine.
 ///
 /// # Errors
-/// No hub answers, the hub is another grid's, or it refuses.
+/// No hub answers, the hub belongs to another grid, or the hub refuses.
 pub fn join(token: &Token, name: &str) -> Result<Joined, AskError> {
     let role: Role = token.role.parse().map_err(IdentityError::Damaged)?;
     let joining = Joining::new(role, name, token.root)?;
@@ -34,18 +34,18 @@ pub fn join(token: &Token, name: &str) -> Result<Joined, AskError> {
     Ok(Joined { identity: joining.identity(&certificates)?, grid, hubs })
 }
 
-/// Asks for a new certificate for a member whose certificate has ended. Returns it as PEM.
+/// Asks for a new certificate for a member whose certificate has ended. Returns the new certificate as PEM.
 ///
 /// # Errors
-/// No hub answers, or it refuses.
+/// No hub answers, or the hub refuses.
 pub fn come_back(member: &Member, hubs: &[String]) -> Result<String, AskError> {
     let joining = Joining::of(member)?;
     let (_, _, certificates) = ask(&joining, hubs, &ToHub::Return { phalanx: VERSION.to_owned() })?;
     Ok(certificates)
 }
 
-/// Asks why a hub has ended the link of this member. A hub that has revoked a certificate hangs up on it. `None`: it is a member, or no hub
-/// can be asked.
+/// Asks why a hub has ended the link of this member. A hub hangs up on a revoked certificate without a reason. `None`: this end is
+/// a member, or no hub can be asked.
 pub fn why(member: &Member, hubs: &[String]) -> Option<AskError> {
     let joining = Joining::of(member).ok()?;
     match ask(&joining, hubs, &ToHub::Why { phalanx: VERSION.to_owned() }) {

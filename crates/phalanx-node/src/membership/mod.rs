@@ -1,4 +1,4 @@
-//! A member at its hub: how it joins, asks, and stays.
+//! A member at its hub: how the member joins, sends requests, and stays.
 
 mod asking;
 mod joining;
@@ -14,16 +14,16 @@ use phalanx_net::identity::IdentityError;
 use std::io;
 use thiserror::Error;
 
-/// A hub was asked in vain.
+/// A request to a hub has failed.
 #[derive(Debug, Error)]
 pub enum AskError {
-    /// No hub answers. Says for each why.
+    /// No hub answers. The text has the reason for each hub.
     #[error("no hub of the grid answers: {0}")]
     Unreachable(String),
     /// The hub refuses.
     #[error("{0}")]
     Refused(String),
-    /// This end is no member, or no more.
+    /// This end is no member, or its membership has ended.
     #[error("{0}")]
     NoMember(String),
     /// This end's identity is at fault.

@@ -1,4 +1,4 @@
-//! The ways to the members of a grid: directly, where that works, and through a hub where it does not.
+//! The ways to the members of a grid: directly where that works, and through a hub (relayed) elsewhere.
 
 use super::AskError;
 use super::asking::{AtHub, other};
@@ -22,12 +22,14 @@ use std::time::{Duration, Instant};
 
 /// How long a direct path may take.
 const DIRECT_PATIENCE: Duration = Duration::from_millis(700);
-/// After this time, the hub is asked to carry the link meanwhile. It is enough for a connection, a handshake and another connection over
-/// a line with a round trip of 60 ms. Over a longer one, the first link is relayed, and the next one is direct.
+/// Time for the direct paths alone; after it, the hub is asked to relay the link. The time is enough for a connection, a handshake
+/// and another connection over a line with a round trip of 60 ms. Over a longer line, the first link is relayed, and the next one
+/// is direct.
 const HEAD_START: Duration = Duration::from_millis(250);
-/// Most addresses of a member that are tried.
+/// Most addresses of one member that are tried.
 const MOST_PATHS: usize = 4;
-/// A path is looked for again after this time, because networks change: a laptop moves, and its address is another machine's then.
+/// A known path is used for this long, and then looked for again. Networks change: when a laptop moves, another machine may get its
+/// address.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The ways to the members of one grid.
@@ -37,18 +39,18 @@ struct Shared {
     grid: String,
     member: Member,
     hubs: Vec<String>,
-    /// Where members were reached last, for when no hub answers.
+    /// The address at which each member was last reached, for times when no hub answers.
     last: HashMap<String, String>,
     /// The way to each member that was reached.
     known: Mutex<HashMap<String, Path>>,
 }
 
-/// How a member is reached, and when this was found out.
+/// How a member is reached, and when this was found.
 #[derive(Debug, Clone, Copy)]
 enum Path {
-    /// At this address, where the member has proved who it is.
+    /// At this address, where the member has proved its name.
     Direct(SocketAddr, Instant),
-    /// Through a hub, because it did not answer directly.
+    /// Through a hub, because the member did not answer directly.
     Relayed(Instant),
 }
 
@@ -59,8 +61,8 @@ impl fmt::Debug for Paths {
 }
 
 impl Paths {
-    /// From now on, this process reaches the members of the grid by name, as this member. `last`: where they were reached last, for when
-    /// no hub answers.
+    /// From now on, this process reaches the members of the grid by name, as `member`. `last` has the address at which each member
+    /// was last reached, for times when no hub answers.
     pub fn register(grid: &str, member: Member, hubs: Vec<String>, last: HashMap<String, String>) {
         let shared = Shared { grid: grid.to_owned(), member, hubs, last, known: Mutex::default() };
         guide(grid, Arc::new(Paths(Arc::new(shared))));
@@ -68,7 +70,7 @@ impl Paths {
 }
 
 impl Shared {
-    /// The way to a member, if it is known. A fork may not get it.
+    /// The way to a member, if it is known. In a fork the lock may stay taken; then the way counts as unknown.
     fn known(&self, member: &str) -> Option<Path> {
         lock_soon(&self.known)?.get(member).copied()
     }
@@ -79,7 +81,7 @@ impl Shared {
         }
     }
 
-    /// Where the hub says that a member is.
+    /// Asks the hub for the addresses of a member.
     fn addresses(&self, at_hub: &mut AtHub, member: &str) -> Result<Vec<String>, AskError> {
         let (answer, body) = at_hub.ask(&ToHub::Find { name: member.to_owned() })?;
         let FromHub::Members { .. } = answer else { return Err(other()) };
@@ -91,8 +93,8 @@ impl Shared {
         }
     }
 
-    /// Looks at which of these addresses the member itself answers first. In another private network, another machine may have the same
-    /// address. One that answers after the head start is for the next link.
+    /// Connects to the first of these addresses at which the member proves its name. The proof is needed because another machine
+    /// may have the same address in another private network. An address that answers after the head start is for the next link.
     fn directly(self: &Arc<Shared>, member: &str, addresses: Vec<String>, patience: Duration) -> Option<Dialled> {
         let (found, first) = channel();
         for address in addresses.into_iter().take(MOST_PATHS) {
@@ -108,7 +110,7 @@ impl Shared {
         dial(&first.recv_timeout(HEAD_START).ok()?, patience).ok()
     }
 
-    /// Lets the member prove that it is at an address.
+    /// Lets the member prove its name at an address.
     fn prove(&self, member: &str, address: &str, patience: Duration) -> Option<(Target, SocketAddr)> {
         let client = self.member.newest().client_of(Role::Executor).ok()?;
         let dialled = dial(&Target::Host(address.parse::<Address>().ok()?), patience).ok()?;
@@ -144,7 +146,7 @@ impl Shared {
         let mut at_hub = match AtHub::open(&self.member, &self.hubs) {
             Ok(at_hub) => at_hub,
             Err(error @ (AskError::Unreachable(_) | AskError::Ended(_))) => {
-                // No hub answers: the member may be where it was.
+                // No hub answers. The member may still be at its last address.
                 let before = before.or_else(|| self.last.get(member).cloned());
                 return before.and_then(|before| self.directly(member, vec![before], short)).ok_or(error);
             }

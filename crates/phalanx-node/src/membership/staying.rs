@@ -1,4 +1,4 @@
-//! An executor's stay at a hub: it is known there while it runs, keeps its certificate good, and hears news of the grid.
+//! An executor's stay at a hub. While the executor runs, the hub lists it, renews its certificate, and sends it news of the grid.
 
 use super::asking::{AtHub, SILENCE, hub_address};
 use super::{AskError, come_back, why};
@@ -23,34 +23,36 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Interval at which an executor says that it is still here. Its link tells at once when its process or its machine's system ends; a
-/// beat finds what no system tells. With two beats a minute, an executor at rest sends and receives less than 1 KB a minute.
+/// Interval at which an executor says that it is still here. When its process or its machine's operating system ends, its link ends
+/// at once. Beats find the losses that no operating system reports, such as a cut cable. With two beats a minute, an executor at
+/// rest sends and receives less than 1 KB a minute.
 pub const BEAT: Duration = Duration::from_secs(30);
-/// How often the link looks whether something is due.
+/// Interval at which the link checks for due news, beats and renewals.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Pauses before the hubs are called again. They grow up to the longest, and each is cut by chance to between its half and itself, so
-/// that the members of a hub that starts again do not all come at once.
+/// Backoff before the hubs are called again. The pauses double up to the longest. A random factor between a half and one shortens
+/// each pause, so that the members of a restarted hub do not all come at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Most connections that are made at a time because the hub asks for them.
+/// Most connections that are made at a time at the hub's request.
 const MOST_COMING: usize = 64;
 
-/// What an executor tells a hub.
+/// The addresses and facts that an executor tells a hub.
 #[derive(Debug, Clone, Default)]
 pub struct Telling {
-    /// Where others reach it. None: at `port` of the address that the hub sees, and of the one that it has in its own network.
+    /// The addresses at which others reach the executor. If empty, others reach it at `port` of the address that the hub sees, and
+    /// of the address that it has in its own network.
     pub addresses: Vec<String>,
-    /// The port at which it listens.
+    /// The port at which the executor listens.
     pub port: u16,
-    /// What its machine has.
+    /// What the executor's machine has, such as cores and memory.
     pub facts: Facts,
 }
 
 impl Telling {
-    /// The addresses, and the port where the hub sees the executor; 0: others do not reach it there. `from`: the machine's address in its
-    /// own network. Behind a router that translates addresses, the hub sees the router's, and members behind the same router need that
-    /// of the machine.
+    /// The addresses to tell, and the port at the address that the hub sees; port 0 means that others do not reach the executor at
+    /// that address. `from` is the machine's address in its own network. Behind a router that translates addresses (NAT), the hub
+    /// sees the router's address, and members behind the same router need the machine's own.
     fn places(&self, from: Option<IpAddr>) -> (Vec<String>, u16) {
         if !self.addresses.is_empty() {
             return (self.addresses.clone(), 0);
@@ -60,20 +62,20 @@ impl Telling {
     }
 }
 
-/// Takes a connection that a hub has brought.
+/// Takes a connection that a hub relays.
 pub type Come = Box<dyn Fn(Socket) + Send + Sync>;
 
-/// The stay. It ends when this is dropped.
+/// The stay of an executor at its hub. It ends when it is dropped.
 pub struct Stay {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Waits for a hub, while the stay may end.
+/// Waits until a hub lets the executor in, or until the stay ends.
 pub struct Waiting(Arc<Shared>);
 
 impl Waiting {
-    /// Waits until a hub has let the executor in, or for so long. Whether one has.
+    /// Waits until a hub has let the executor in, at most for `patience`. Returns whether a hub has.
     pub fn until_in(&self, patience: Duration) -> bool {
         let state = lock(&self.0.state);
         let waited =
@@ -86,7 +88,7 @@ struct Shared {
     member: Member,
     telling: Telling,
     come: Come,
-    /// The connections to a hub that are being made for others.
+    /// The connections to a hub that are being made for other members.
     coming: Arc<Quota>,
     log: Log,
     state: Mutex<State>,
@@ -98,7 +100,7 @@ struct State {
     is_over: bool,
     /// The open link.
     link: Option<Arc<Link>>,
-    /// For people.
+    /// The status of the stay, as text for people.
     status: String,
     /// Whether the hub has let the executor in, at least once.
     was_in: bool,
@@ -107,7 +109,7 @@ struct State {
 }
 
 impl Stay {
-    /// Begins the stay at whichever of these hubs answers. The member must renew itself ([`Member::renewing`]).
+    /// Begins the stay at the first of these hubs that answers. The member must renew itself ([`Member::renewing`]).
     ///
     /// # Errors
     /// The system starts no thread.
@@ -121,17 +123,17 @@ impl Stay {
         Ok(Stay { shared, thread: Some(thread) })
     }
 
-    /// How the executor and its hub are, for people.
+    /// The status of the stay, as text for people.
     pub fn status(&self) -> String {
         lock(&self.shared.state).status.clone()
     }
 
-    /// Why the executor is no member any more, if it is none.
+    /// Why the executor is no member any more. `None`: it is a member, as far as it knows.
     pub fn expelled(&self) -> Option<String> {
         lock(&self.shared.state).expelled.clone()
     }
 
-    /// For waiting until the hub has let the executor in.
+    /// Makes a handle that waits until the hub has let the executor in.
     pub fn waiting(&self) -> Waiting {
         Waiting(self.shared.clone())
     }
@@ -176,7 +178,7 @@ impl Shared {
         }
     }
 
-    /// A hub that has expelled a member hangs up on it.
+    /// Asks whether this end is still a member. A hub hangs up on an expelled member without a reason.
     fn look_whether_member(&self) -> Result<(), AskError> {
         let (hubs, is_over) = {
             let state = lock(&self.state);
@@ -201,7 +203,7 @@ impl Shared {
         state.link = None;
     }
 
-    /// Stays until the link ends.
+    /// Opens a link, enters, and stays until the link ends.
     fn stay_once(self: &Arc<Shared>) -> Result<(), AskError> {
         let hubs = lock(&self.state).hubs.clone();
         self.come_back_if_ended(&hubs)?;
@@ -227,7 +229,8 @@ impl Shared {
         let mut state = lock(&self.state);
         let are_good = !hubs.is_empty() && hubs.iter().all(|hub| hub_address(hub).is_ok());
         if are_good {
-            // The known ones stay behind: a hub that moves may say where it is before it can be reached there.
+            // Known addresses stay at the end of the list. A hub that moves may tell its new address before it can be reached
+            // there.
             let known = state.hubs.iter().filter(|hub| !hubs.contains(hub)).cloned().collect::<Vec<_>>();
             state.hubs = hubs.into_iter().chain(known).take(8).collect();
         }
@@ -237,7 +240,8 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// A certificate that has ended opens no link. The hub gives a new one to who is still a member.
+    /// Gets a new certificate if the old one has ended, because that one opens no link. The hub gives a new one to an executor that
+    /// is still a member.
     fn come_back_if_ended(&self, hubs: &[String]) -> Result<(), AskError> {
         if self.member.validity()?.is_over() {
             let certificates = come_back(&self.member.newest(), hubs)?;
@@ -258,7 +262,7 @@ impl Shared {
         }
     }
 
-    /// Dials the hub with a token, and serves what comes from there.
+    /// Dials the hub with a token, and serves the member that the hub relays.
     fn come(self: &Arc<Shared>, token: [u8; 16], hub: &Address) {
         let entered = match self.coming.enter("the hub") {
             Ok(entered) => entered,
