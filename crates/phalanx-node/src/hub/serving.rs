@@ -93,7 +93,7 @@ impl Hub {
         if admitted.is_ok() {
             peer.proved(); // other peers keep counting as unproved connections, which may be closed for newer ones
         }
-        peer.socket.end_when_silent(SILENCE)?; // the beats replace the operating system's keep-alive packets
+        peer.socket.end_when_silent(SILENCE)?; // keep-alive packets are rare, because a member's beats come as often
         let (link, reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
         let (_entered, asking) = match admitted {
             Ok(admitted) => admitted,
