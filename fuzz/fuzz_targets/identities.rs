@@ -40,7 +40,7 @@ static DELEGATED: LazyLock<([Vec<u8>; 3], String)> = LazyLock::new(|| {
     let executor = first_certificate(&text).expect("was just issued");
     let process = KeyedCertificate::ephemeral().expect("a new key").certificate.clone();
     let user = MEMBER.own().certificate.to_vec();
-    let lasts = Duration::from_secs(3600);
+    let lasts = Duration::from_secs(30 * 24 * 3600); // longer than any run of this target
     let delegation =
         MEMBER.delegate([&process, &executor], &Scope::default(), [7; 16], lasts).expect("a user delegates");
     ([process.to_vec(), user, executor.to_vec()], delegation)
