@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
+import shutil
+import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +18,7 @@ import phalanx as px
 import pytest
 from api.executors import PHALANX, Executors
 from hostile import attacker
-from hostile.accounts import not_refused
+from hostile.accounts import as_another, not_refused
 
 cloudpickle.register_pickle_by_value(attacker)  # executors do not have it
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -102,3 +106,58 @@ def test_a_task_of_one_user_reaches_no_rank_of_anothers(site: Site, tmp_path: Pa
         assert not_refused(tried) == {}
         assert ranks.communicate(timeout=60)[0] == "of ada\n"
         assert ranks.returncode == 0
+
+
+def watch(call: str) -> int | None:
+    """The error of a system call by which a process is told the names of files that others make."""
+    descriptor = getattr(ctypes.CDLL(None, use_errno=True), call)(0)
+    return ctypes.get_errno() if descriptor < 0 else None
+
+
+@pytest.mark.parametrize("call", ["inotify_init", "inotify_init1", "fanotify_init"])
+def test_a_task_is_not_told_the_names_of_anothers_shared_memory(site: Site, call: str) -> None:
+    """Who knows the name of a segment in /dev/shm can open it, and no cage covers notifications."""
+    with site.manager("bob") as bobs:
+        assert bobs.submit(watch, call).result(60) in (errno.ENOSYS, errno.EPERM)
+
+
+def chmod(path: Path) -> None:
+    path.chmod(0o4755)
+
+
+def fchmod(path: Path) -> None:
+    with path.open("rb") as opened:
+        os.fchmod(opened.fileno(), 0o4755)
+
+
+def create(path: Path) -> None:
+    os.close(os.open(f"{path}.new", os.O_CREAT | os.O_WRONLY, 0o4755))
+
+
+def make(path: Path) -> None:
+    os.mknod(f"{path}.made", stat.S_IFREG | 0o4755)
+
+
+def lend(how: Callable[[Path], None]) -> tuple[str, str]:
+    """A program of the task's that another account may run, and what the attempt to lend it the own account came to."""
+    program = Path(shutil.copy("/usr/bin/id", "lent")).absolute()
+    tried = attacker.outcome(partial(how, program))
+    for folder in (program.parent, program.parents[1]):
+        folder.chmod(0o755)  # a task may change modes of its account's files
+    return tried, str(program)
+
+
+@pytest.mark.parametrize("how", [chmod, fchmod, create, make])
+def test_no_program_of_a_task_runs_as_its_account_for_another(place: Path, how: Callable[[Path], None]) -> None:
+    """Another account would be outside of the cage, with all rights of the executor's account."""
+    shared = place / how.__name__
+    shared.mkdir()
+    shared.chmod(0o1777)
+    with Executors(shared) as grid:
+        address = grid.start("labpc", env={"TMPDIR": str(shared), "XDG_RUNTIME_DIR": ""})
+        grid.need_cages()
+        with px.Manager(address, identity=grid.identity, contract=px.ParDegree(1)) as manager:
+            tried, program = manager.submit(lend, how).result(60)
+            assert tried == attacker.REFUSED
+            as_another(program)  # it runs, with no rights of the executor's
+            assert not [path for path in Path(program).parent.iterdir() if path.stat().st_mode & stat.S_ISUID]

@@ -59,10 +59,42 @@ const REFUSED: &[c_long] = &[
     libc::SYS_syslog,
     libc::SYS_vhangup,
 ];
-/// As if the kernel did not have them, with ENOSYS. Libraries use something else then: `clone` instead of `clone3`, the flags of
-/// which a filter cannot see.
-const ABSENT: &[c_long] =
-    &[libc::SYS_clone3, libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_io_uring_setup];
+/// As if the kernel did not have them, with ENOSYS. Libraries use something else then: `clone` instead of `clone3`, and `openat`
+/// instead of `openat2`, because a filter cannot see the flags and the mode in what an argument points to; polling instead of
+/// notifications, because Landlock does not cover those, and they name the files that others make in folders that the cage closes.
+const ABSENT: &[c_long] = &[
+    libc::SYS_clone3,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_inotify_init,
+    libc::SYS_inotify_init1,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_uring_setup,
+    libc::SYS_openat2,
+];
+
+/// Calls that set the mode of a file, each with the argument that has it.
+const MODES: &[(c_long, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    // `fchmodat2`, whose number is the same on all architectures. Not each of them has a name for it.
+    (452, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+/// Calls whose mode counts only if they make a file, each with the arguments that have the flags and the mode.
+const OPENS: &[(c_long, u32, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+    (libc::SYS_openat, 2, 3),
+];
+/// The flags with which a file is made. `O_TMPFILE` has the bit of `O_DIRECTORY` beside its own.
+const MAKES: u32 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
 
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
@@ -121,9 +153,16 @@ fn filter() -> Option<Vec<sock_filter>> {
         (libc::SYS_setpriority, 0, BPF_JEQ, libc::PRIO_USER),
     ];
     conditions.extend(TERMINAL.map(|request| (libc::SYS_ioctl, 1, BPF_JEQ, request)));
+    // Another account that runs a program with the set-user-ID bit has the rights of the cage's account, outside of the cage.
+    conditions.extend(MODES.iter().map(|(call, argument)| (*call, *argument, BPF_JSET, libc::S_ISUID)));
     for (call, argument, comparison, value) in conditions {
         let skip = jump(BPF_JEQ, call as u32, 0, 4);
         program.extend([skip, load(ARGUMENTS + 8 * argument), jump(comparison, value, 0, 1), refused, load(NUMBER)]);
+    }
+    for (call, flags, mode) in OPENS {
+        let (skip, makes) = (jump(BPF_JEQ, *call as u32, 0, 6), jump(BPF_JSET, MAKES, 0, 3));
+        let (flags, mode) = (load(ARGUMENTS + 8 * flags), load(ARGUMENTS + 8 * mode));
+        program.extend([skip, flags, makes, mode, jump(BPF_JSET, libc::S_ISUID, 0, 1), refused, load(NUMBER)]);
     }
     program.push(sock_filter { code: (BPF_RET | BPF_K) as u16, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW });
     Some(program)

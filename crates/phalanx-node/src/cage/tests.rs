@@ -87,20 +87,20 @@ fn the_memory_of_a_process_with_keys_is_closed() {
 }
 
 /// What each system call says to a process in the cage.
-fn refusals(calls: &[(libc::c_long, [libc::c_long; 3])]) -> Result<Vec<i32>, Box<dyn Error>> {
+fn refusals(calls: &[(libc::c_long, [libc::c_long; 4])]) -> Result<Vec<i32>, Box<dyn Error>> {
     refusals_in(Settings::default(), calls)
 }
 
-fn refusals_in(settings: Settings, calls: &[(libc::c_long, [libc::c_long; 3])]) -> Result<Vec<i32>, Box<dyn Error>> {
+fn refusals_in(settings: Settings, calls: &[(libc::c_long, [libc::c_long; 4])]) -> Result<Vec<i32>, Box<dyn Error>> {
     let bars = Cage::new(settings)?.around(None, None)?;
     let (answers, answer) = rustix::pipe::pipe()?;
     // SAFETY: the child only makes system calls, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let entered = bars.enter().is_ok();
-        for (call, [one, two, three]) in calls.iter().filter(|_| entered) {
+        for (call, [one, two, three, four]) in calls.iter().filter(|_| entered) {
             // SAFETY: none of the calls has a pointer that the kernel would write to.
-            let outcome = unsafe { libc::syscall(*call, *one, *two, *three, 0, 0) };
+            let outcome = unsafe { libc::syscall(*call, *one, *two, *three, *four, 0) };
             let error = if outcome < 0 { io::Error::last_os_error().raw_os_error().unwrap_or(0) } else { 0 };
             let _ = rustix::io::write(&answer, &error.to_ne_bytes());
         }
@@ -122,28 +122,58 @@ fn system_calls_that_no_task_needs_are_refused() {
     }
     let flags = |flags: i32| libc::c_long::from(flags);
     let refused = [
-        (libc::SYS_mount, [0; 3]),
-        (libc::SYS_bpf, [0; 3]),
-        (libc::SYS_keyctl, [0; 3]),
-        (libc::SYS_userfaultfd, [0; 3]),
-        (libc::SYS_open_by_handle_at, [0; 3]),
-        (libc::SYS_unshare, [flags(libc::CLONE_NEWUSER), 0, 0]),
-        (libc::SYS_clone, [flags(libc::CLONE_NEWUSER | libc::SIGCHLD), 0, 0]),
-        (libc::SYS_socket, [flags(libc::AF_VSOCK), flags(libc::SOCK_STREAM), 0]),
-        (libc::SYS_ioctl, [0, libc::TIOCSTI as libc::c_long, 0]),
-        (libc::SYS_prlimit64, [libc::c_long::from(std::process::id()), libc::RLIMIT_NOFILE as libc::c_long, 0]),
-        (libc::SYS_setpriority, [libc::PRIO_USER as libc::c_long, 0, 19]),
+        (libc::SYS_mount, [0; 4]),
+        (libc::SYS_bpf, [0; 4]),
+        (libc::SYS_keyctl, [0; 4]),
+        (libc::SYS_userfaultfd, [0; 4]),
+        (libc::SYS_open_by_handle_at, [0; 4]),
+        (libc::SYS_unshare, [flags(libc::CLONE_NEWUSER), 0, 0, 0]),
+        (libc::SYS_clone, [flags(libc::CLONE_NEWUSER | libc::SIGCHLD), 0, 0, 0]),
+        (libc::SYS_socket, [flags(libc::AF_VSOCK), flags(libc::SOCK_STREAM), 0, 0]),
+        (libc::SYS_ioctl, [0, libc::TIOCSTI as libc::c_long, 0, 0]),
+        (libc::SYS_prlimit64, [libc::c_long::from(std::process::id()), libc::RLIMIT_NOFILE as libc::c_long, 0, 0]),
+        (libc::SYS_setpriority, [libc::PRIO_USER as libc::c_long, 0, 19, 0]),
     ];
     assert_eq!(refusals(&refused).unwrap(), [libc::EPERM; 11]);
-    let absent = [(libc::SYS_io_uring_setup, [0; 3]), (libc::SYS_clone3, [0; 3])];
-    assert_eq!(refusals(&absent).unwrap(), [libc::ENOSYS; 2]);
+    let absent = [
+        (libc::SYS_io_uring_setup, [0; 4]),
+        (libc::SYS_clone3, [0; 4]),
+        (libc::SYS_inotify_init1, [0; 4]),
+        (libc::SYS_openat2, [0; 4]),
+    ];
+    assert_eq!(refusals(&absent).unwrap(), [libc::ENOSYS; 4]);
     let allowed = [
-        (libc::SYS_unshare, [flags(libc::CLONE_FILES), 0, 0]),
-        (libc::SYS_socket, [flags(libc::AF_UNIX), flags(libc::SOCK_STREAM), 0]),
-        (libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as libc::c_long, 0]),
-        (libc::SYS_getpid, [0; 3]),
+        (libc::SYS_unshare, [flags(libc::CLONE_FILES), 0, 0, 0]),
+        (libc::SYS_socket, [flags(libc::AF_UNIX), flags(libc::SOCK_STREAM), 0, 0]),
+        (libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as libc::c_long, 0, 0]),
+        (libc::SYS_getpid, [0; 4]),
     ];
     assert_eq!(refusals(&allowed).unwrap(), [0; 4]);
+}
+
+/// Another account could run it, with the rights of the cage's account and outside of the cage.
+#[test]
+fn no_program_gets_the_set_user_id_bit() {
+    if !can_cage() || seccomp::program().is_none() {
+        return;
+    }
+    // No descriptor and no folder has the number, so that what is not refused is EBADF.
+    let nothing = 1 << 20;
+    let path = c"file".as_ptr() as libc::c_long;
+    let create = libc::c_long::from(libc::O_CREAT | libc::O_WRONLY);
+    let modes = |mode: libc::c_long| {
+        [
+            (libc::SYS_fchmod, [nothing, mode, 0, 0]),
+            (libc::SYS_fchmodat, [nothing, path, mode, 0]),
+            (libc::SYS_mknodat, [nothing, path, mode | libc::c_long::from(libc::S_IFREG), 0]),
+            (libc::SYS_openat, [nothing, path, create, mode]),
+            (libc::SYS_openat, [nothing, path, libc::c_long::from(libc::O_TMPFILE | libc::O_WRONLY), mode]),
+        ]
+    };
+    assert_eq!(refusals(&modes(0o4755)).unwrap(), [libc::EPERM; 5]);
+    assert_eq!(refusals(&modes(0o2755)).unwrap(), [libc::EBADF; 5]);
+    // The mode of a file that is not made counts for nothing.
+    assert_eq!(refusals(&[(libc::SYS_openat, [nothing, path, 0, 0o4755])]).unwrap(), [libc::EBADF]);
 }
 
 #[test]
@@ -154,7 +184,7 @@ fn limits_refuse_system_calls_and_rights_but_no_files() {
         return;
     }
     assert!(Cage::new(limits()).unwrap().report().to_string().starts_with("limits: files, "));
-    let calls = [(libc::SYS_mount, [0; 3]), (libc::SYS_getpid, [0; 3])];
+    let calls = [(libc::SYS_mount, [0; 4]), (libc::SYS_getpid, [0; 4])];
     assert_eq!(refusals_in(limits(), &calls).unwrap(), [libc::EPERM, 0]);
     let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::write(other.path().join("file"), "readable\n").unwrap();
@@ -168,7 +198,7 @@ fn limits_refuse_system_calls_and_rights_but_no_files() {
 #[test]
 fn the_second_interface_of_the_architecture_is_refused() {
     if can_cage() && seccomp::program().is_some() {
-        let x32 = |call: libc::c_long| (call | 0x4000_0000, [0; 3]);
+        let x32 = |call: libc::c_long| (call | 0x4000_0000, [0; 4]);
         assert_eq!(refusals(&[x32(libc::SYS_mount), x32(libc::SYS_getpid)]).unwrap(), [libc::ENOSYS; 2]);
     }
 }
