@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -19,6 +20,8 @@ import pytest
 from api.executors import PHALANX, Executors
 from hostile import attacker
 from hostile.accounts import as_another, not_refused
+
+from laboratory.processes import Process, until
 
 cloudpickle.register_pickle_by_value(attacker)  # executors do not have it
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -161,3 +164,30 @@ def test_no_program_of_a_task_runs_as_its_account_for_another(place: Path, how: 
             assert tried == attacker.REFUSED
             as_another(program)  # it runs, with no rights of the executor's
             assert not [path for path in Path(program).parent.iterdir() if path.stat().st_mode & stat.S_ISUID]
+
+
+def computes(site: Site, user: str) -> bool:
+    """Whether there is a place for a user."""
+    try:
+        with site.manager(user) as manager:
+            return manager.submit(len, SECRET).result(60) == len(SECRET)
+    except px.RecruitError:
+        return False
+
+
+def test_a_frozen_launcher_keeps_no_places(site: Site, tmp_path: Path) -> None:
+    """It says nothing more, and does not end."""
+    command = [PHALANX, "mpirun", "-n", "4", "--hosts", site.address, "--identity", str(site.identities["ada"])]
+    script = ["sh", "-c", "echo up; exec sleep 1000"]
+    title = "ada's launcher"
+    launcher = Process(
+        [*command, "--no-prefix", *script], title=title, files=tmp_path / "ada", cwd=tmp_path, env=os.environ
+    )
+    try:
+        launcher.line("up")
+        assert not computes(site, "bob"), "ada has all places"
+        os.kill(launcher.pid, signal.SIGSTOP)
+        until(partial(computes, site, "bob"), timeout=60, what="a place for bob")
+    finally:
+        os.kill(launcher.pid, signal.SIGCONT)
+        launcher.kill()
