@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
+import platform
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +15,8 @@ import numpy as np
 from phalanx import bsp
 
 LENGTH = 200_000
+#: The number of the system call, by the architecture.
+CLONE = {"x86_64": 56, "aarch64": 220}
 
 
 def refused(*attempts: Callable[[], object]) -> None:
@@ -118,8 +123,29 @@ def falls_out() -> None:
         print("went on", flush=True)
 
 
+def without_handlers() -> None:
+    """A child of the system call, in which no handler of a library runs, sends in its parent's name."""
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    if world.rank == 0:
+        world.send("before", dest=1)
+        child = ctypes.CDLL(None).syscall(CLONE[platform.machine()], signal.SIGCHLD, 0, 0, 0, 0)
+        if child == 0:
+            refused(lambda: world.send("from a child", dest=1))
+            os._exit(0)
+        print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        world.send("afterwards", dest=1)
+        assert world.recv(source=1) == ["before", "afterwards"]
+    else:
+        world.send([world.recv(source=0) for _ in range(2)], dest=0)
+    print("went on", flush=True)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "falls-out":
         falls_out()
+    elif sys.argv[1] == "without-handlers":
+        without_handlers()
     else:
         {"mpi": passing, "bsp": supersteps}[sys.argv[1]](*sys.argv[2:])

@@ -51,6 +51,16 @@ def test_a_child_that_communicates_is_told_why_it_cannot(model: str, attempts: i
     assert said.count("this process is a fork") >= attempts - 1, said  # MPI_Init says that it was called before
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a system call of Linux")
+@pytest.mark.parametrize("way", ["clear", "safe", "private"])
+def test_a_child_that_no_handler_sees_sends_nothing(way: str) -> None:
+    """Otherwise parent and child would protect two blocks under one key and number, which together show their bytes."""
+    start = [PHALANX, "mpirun", "-n", "2", "--no-prefix", *WAYS[way], sys.executable, str(HERE / "fork_program.py")]
+    done = subprocess.run([*start, "without-handlers"], capture_output=True, text=True, timeout=60, check=False)
+    said = done.stdout + done.stderr
+    assert (done.returncode, done.stdout.count("went on\n"), done.stdout.count("refused:")) == (0, 2, 1), said
+
+
 @way
 def test_a_child_that_falls_out_of_the_supersteps_leaves_its_parent_alone(way: str) -> None:
     assert "child 0\n" in python(way, "falls-out")

@@ -5,13 +5,23 @@ use std::io;
 #[cfg(unix)]
 use std::sync::Once;
 #[cfg(unix)]
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
 #[cfg(unix)]
 static FORKS: AtomicU32 = AtomicU32::new(0);
+/// Where the number of this process is. On Linux it is a page that the kernel wipes in every child with memory of its own, so that also
+/// a child is noticed that no handler runs in: one of `clone`, or of `_Fork`.
+#[cfg(unix)]
+static NUMBER: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const UNWIPED).cast_mut());
+/// The number where the system wipes no page.
+#[cfg(unix)]
+static UNWIPED: AtomicU32 = AtomicU32::new(WIPED);
+/// The number that no process has.
+#[cfg(unix)]
+const WIPED: u32 = 0;
 /// Counts the beginning and the end of each fork. Memory that is lent out in between may be shared with the fork.
 #[cfg(unix)]
 static BEGUN_AND_DONE: AtomicU64 = AtomicU64::new(0);
@@ -23,7 +33,10 @@ static COUNTED: Once = Once::new();
 #[cfg(unix)]
 pub fn process() -> u32 {
     count();
-    FORKS.load(Ordering::Relaxed)
+    if counted() == WIPED {
+        renumber();
+    }
+    counted()
 }
 
 /// A counter that changes with every fork that this process makes. Memory that was lent out before the change has a
@@ -113,11 +126,37 @@ pub unsafe fn call_in_forks(call: unsafe extern "C" fn()) {
     assert!(failed == 0, "no memory");
 }
 
-/// The number of forks between the first process and this one, without a look at whether they are counted yet.
+/// The number of this process, without a look at whether forks are counted yet. [`WIPED`]: this process was made without handlers, and
+/// owns nothing yet.
 #[cfg(unix)]
 #[inline]
 fn counted() -> u32 {
-    FORKS.load(Ordering::Relaxed)
+    number().load(Ordering::Relaxed)
+}
+
+#[cfg(unix)]
+#[inline]
+fn number() -> &'static AtomicU32 {
+    // SAFETY: it points to a static, or to a page that is never unmapped.
+    unsafe { &*NUMBER.load(Ordering::Relaxed) }
+}
+
+/// Gives this process a number that none of its ancestors has: the count of forks is a part of the memory that a child has a copy of.
+#[cfg(unix)]
+fn renumber() {
+    number().store(FORKS.fetch_add(1, Ordering::Relaxed) + 2, Ordering::Relaxed);
+}
+
+/// A page with a number, which the kernel wipes in every child. `None`: the kernel cannot (before Linux 4.14).
+#[cfg(target_os = "linux")]
+fn wiped_in_children() -> Option<*mut AtomicU32> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let length = size_of::<AtomicU32>();
+    // SAFETY: the kernel chooses an address that nothing else uses.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
+    // SAFETY: the page was mapped above, and is used by nothing yet.
+    let is_wiped = page != libc::MAP_FAILED && unsafe { libc::madvise(page, length, libc::MADV_WIPEONFORK) } == 0;
+    is_wiped.then_some(page.cast())
 }
 
 #[cfg(not(unix))]
@@ -133,6 +172,11 @@ fn count() {
         // only without memory for a few bytes.
         let failed = unsafe { libc::pthread_atfork(Some(at_fork), Some(at_fork), Some(in_child)) };
         assert!(failed == 0, "no memory");
+        #[cfg(target_os = "linux")]
+        if let Some(page) = wiped_in_children() {
+            NUMBER.store(page, Ordering::Relaxed);
+        }
+        number().store(1, Ordering::Relaxed);
     });
 }
 
@@ -143,7 +187,7 @@ unsafe extern "C" fn at_fork() {
 
 #[cfg(unix)]
 unsafe extern "C" fn in_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
+    renumber();
 }
 
 /// The same on systems without forks.
@@ -204,6 +248,26 @@ mod tests {
             let child = Owner::this();
             in_a_fork(|| !owner.is_this() && !child.is_this())
         }));
+        assert!(owner.is_this());
+    }
+
+    /// No handler runs in what the system call makes.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_child_of_clone_owns_nothing_of_its_parent() {
+        let _alone = alone();
+        let owner = Owner::this();
+        // SAFETY: the child makes no call that takes a lock, and ends.
+        let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as libc::pid_t;
+        if child == 0 {
+            let refuses = owner.check().is_err() && Owner::this() != owner && Owner::this().is_this();
+            // SAFETY: ends the child without anything of the parent's being done.
+            unsafe { libc::_exit(i32::from(refuses)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made above.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(libc::WEXITSTATUS(status), 1);
         assert!(owner.is_this());
     }
 
