@@ -13,6 +13,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "bench" /
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 #: A path in backquotes, from the top of the repository.
 PATH = re.compile(r"`((?:crates|python|tests|docs|bench|examples|fuzz)/[\w./-]*)`")
+#: A test by its file and its name.
+TEST = re.compile(r"`((?:crates|tests)/[\w./-]+)::(\w+)`")
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
 
@@ -26,6 +28,9 @@ def missing(page: Path) -> list[str]:
     """What the page names and is not there."""
     text = FENCED.sub("", page.read_text())
     found = [path for path in PATH.findall(text) if not (ROOT / path).exists()]
+    for path, name in TEST.findall(text):
+        if not (ROOT / path).exists() or not re.search(rf"\b(?:def|fn) {name}\(", (ROOT / path).read_text()):
+            found.append(f"{path}::{name}")
     for link in LINK.findall(text):
         target, _, anchor = link.partition("#")
         if re.match(r"[a-z]+:", target):
@@ -43,5 +48,8 @@ def test_what_a_page_links_to_is_there(page: Path) -> None:
 
 def test_a_link_to_nothing_is_seen(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# A title\n[here](#a-title) [no](#no) [gone](gone.md) [web](https://x.org) `crates/none.rs`\n")
-    assert missing(page) == ["crates/none.rs", "#no", "gone.md"]
+    page.write_text(
+        "# A title\n[here](#a-title) [no](#no) [gone](gone.md) [web](https://x.org) `crates/none.rs` "
+        "`tests/docs/test_links.py::test_none` `tests/docs/test_links.py::test_a_link_to_nothing_is_seen`\n"
+    )
+    assert missing(page) == ["crates/none.rs", "tests/docs/test_links.py::test_none", "#no", "gone.md"]
