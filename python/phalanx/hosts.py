@@ -80,8 +80,8 @@ class Hosts:
     ------
     RecruitError
         The file cannot be read, has a line that is none of these, or names no machine. Or two lines give machines at
-        different addresses one name, or expect two members at one address. Or it declares a network trusted, and every
-        account of this machine may write it.
+        different addresses one name, or expect two members at one address. Or every account of this
+        machine may write it.
 
     Examples
     --------
@@ -106,11 +106,10 @@ class Hosts:
             text = self.path.read_text(encoding="utf-8-sig")  # editors on Windows begin files with a byte order mark
         except (OSError, UnicodeDecodeError) as error:
             raise RecruitError(f"the hosts file {self.path} cannot be read: {error}") from None
+        _refuse_if_all_may_write(self.path)
         said = [(number, line) for number, line in enumerate(text.splitlines(), 1) if _said(line)]
         networks = [_TRUSTED.fullmatch(_said(line)) for _, line in said]
         self.trusted = [match["network"] for match in networks if match]
-        if self.trusted:
-            _refuse_if_all_may_write(self.path)
         lines = [one for one, match in zip(said, networks, strict=True) if not match]
         if not lines:
             raise RecruitError(f"the hosts file {self.path} names no machine; write a line for each: machine port")
@@ -217,12 +216,12 @@ Machines: TypeAlias = StrPath | Hosts | Iterable[str]
 
 
 def _refuse_if_all_may_write(path: Path) -> None:
-    """Raises RecruitError. Any account could declare a network trusted, so that links to it are not protected."""
+    """Raises RecruitError. Any account could say which machines get the tasks, and that links are not protected."""
     found = path.stat()
     if os.name == "posix" and stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IWOTH:
         raise RecruitError(
-            f"the hosts file {path} declares a network trusted, and every account of this machine may write it; mend "
-            f"that with: chmod o-w {shlex.quote(os.fspath(path))}"
+            f"the hosts file {path} decides which machines compute, and every account of this machine may write it; "
+            f"mend that with: chmod o-w {shlex.quote(os.fspath(path))}"
         )
 
 

@@ -11,6 +11,19 @@ pub fn most_links(most: usize, threads: usize) -> usize {
     most.min(most_threads() / threads).max(1)
 }
 
+/// How many processes and threads the account may have while a task still begins one. The rest is left to the executor, so that a task
+/// that starts as many as it can does not end the service for other users. `None`: the system sets no limit.
+#[cfg(target_os = "linux")]
+pub fn most_for_tasks() -> Option<u64> {
+    let most = most_threads();
+    (most < usize::MAX).then(|| without_reserve(most) as u64)
+}
+
+#[cfg(target_os = "linux")]
+fn without_reserve(most: usize) -> usize {
+    most.saturating_sub((most / 8).clamp(16, 512)).max(most / 2)
+}
+
 /// The least of the limits of the account (`ulimit -u`) and of the control groups (`pids.max`).
 fn most_threads() -> usize {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -67,6 +80,12 @@ mod tests {
         assert_eq!(limits("0::/lab/executor\n"), [4915]);
         assert_eq!(limits("8:pids:/old\n7:blkio:/\n0::/elsewhere"), [512]);
         assert_eq!(limits("nonsense\n1:cpu:/old\n"), [0usize; 0]);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn tasks_leave_some_processes_to_the_executor() {
+        assert_eq!([0, 20, 40, 300, 100_000].map(without_reserve), [0, 10, 24, 263, 99_488]);
     }
 
     #[test]

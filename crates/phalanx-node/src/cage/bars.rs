@@ -28,6 +28,9 @@ pub struct Bars {
     /// The account that the processes get. `None`: this process's.
     #[cfg(target_os = "linux")]
     pub(super) account: Option<Account>,
+    /// How many processes the account may have while one of these begins another. `None`: no limit.
+    #[cfg(target_os = "linux")]
+    pub(super) processes: Option<u64>,
 }
 
 impl Bars {
@@ -83,7 +86,7 @@ impl Bars {
     #[cfg(target_os = "linux")]
     pub fn enter(&self) -> io::Result<()> {
         use std::os::fd::AsFd;
-        landlock::shed()?;
+        landlock::shed(self.processes)?;
         self.account.as_ref().map_or(Ok(()), Account::enter)?;
         // An account gains no rights either: no program with the set-user-ID bit makes the process root again.
         if self.ruleset.is_some() || self.filter.is_some() || self.account.is_some() {

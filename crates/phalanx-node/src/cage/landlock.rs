@@ -4,7 +4,7 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, Scope, make_bitflags, path_beneath_rules,
 };
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -102,10 +102,16 @@ pub fn signals() -> io::Result<Option<OwnedFd>> {
     Ok(made.map_err(failed)?.into())
 }
 
-/// Forbids this process core dumps, and closes what was left open for its program by mistake. System calls only.
-pub fn shed() -> io::Result<()> {
+/// Forbids this process core dumps, and more processes than `most` of its account. Closes what was left open for its program by
+/// mistake. System calls only.
+pub fn shed(most: Option<u64>) -> io::Result<()> {
     // SAFETY: descriptors are marked, none is closed.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if let Some(most) = most {
+        let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
+        let Rlimit { current, maximum } = getrlimit(Resource::Nproc);
+        setrlimit(Resource::Nproc, Rlimit { current: least(current), maximum: least(maximum) })?;
+    }
     Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
 }
 

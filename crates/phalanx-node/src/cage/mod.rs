@@ -202,6 +202,7 @@ impl Cage {
             filter: self.filter.clone(),
             around,
             account: account.cloned(),
+            processes: crate::threads::most_for_tasks(),
         })
     }
 

@@ -151,6 +151,27 @@ fn system_calls_that_no_task_needs_are_refused() {
     assert_eq!(refusals(&allowed).unwrap(), [0; 4]);
 }
 
+#[test]
+fn a_process_in_the_cage_begins_none_beyond_the_limit_and_cannot_raise_it() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let bars =
+        super::Bars { processes: Some(1000), ..Cage::new(Settings::default()).unwrap().around(None, None).unwrap() };
+    // SAFETY: the child only makes system calls, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let limits =
+            |limit: Rlimit| [limit.current, limit.maximum].iter().all(|it| it.is_some_and(|most| most <= 1000));
+        let entered = bars.enter().is_ok() && limits(getrlimit(Resource::Nproc));
+        let raised = setrlimit(Resource::Nproc, Rlimit { current: Some(1001), maximum: Some(1001) }).is_ok();
+        // SAFETY: ends this process.
+        unsafe { libc::_exit(i32::from(!entered || raised)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0);
+}
+
 /// Another account could run it, with the rights of the cage's account and outside of the cage.
 #[test]
 fn no_program_gets_the_set_user_id_bit() {
