@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from phalanx.launching import bsprun, mpirun
     from phalanx.manager import Manager
     from phalanx.manager import Results as Results
+    from phalanx.requirements import needs
     from phalanx.security import Rules, secure_code, secure_data
     from phalanx.skeletons import Farm, Graph, Loop, Map, Pipeline, Reduce, Scan
     from phalanx.space import ANY as ANY
@@ -92,6 +93,7 @@ _HOMES = {
     "hosts": "Hosts",
     "launching": "bsprun mpirun",
     "manager": "Manager",
+    "requirements": "needs",
     "security": "Rules secure_code secure_data",
     "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
     "space": "Space",
@@ -139,6 +141,7 @@ __all__ = [
     "copy",
     "errors",
     "mpirun",
+    "needs",
     "profile",
     "read_only",
     "secure_code",

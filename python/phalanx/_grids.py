@@ -6,7 +6,7 @@ Each grid has a folder, ``grids/GRID`` in :func:`home`, for this account alone:
 - ``user.pem``, ``executor.pem``: whichever this account has
 - ``members.json``: the hub's last answer, for when no hub answers
 - ``revoked.txt``, ``renewed.pem``, ``known_members``: as beside every identity file
-- ``listening.json``: where the hub or the executor listens that this account starts
+- ``listening.json``: where the hub or the executor listens that this account starts, and the labels of the machine
 - ``hub``: the hub's own files, where this account has one
 """
 
@@ -24,9 +24,10 @@ from typing import Any, NamedTuple
 
 from phalanx import _native
 from phalanx._identities import EXECUTOR, RENEWED, USER, dialler, home, read_private
-from phalanx.errors import IdentityError, RecruitError, SpaceError
+from phalanx.errors import ContractError, IdentityError, RecruitError, SpaceError
 from phalanx.hosts import PORT, Hosts, Machines, is_file, read_hosts
 from phalanx.members import AT_HUB, Member, from_json, is_address, is_name, members_of, to_json
+from phalanx.requirements import Needs, read_labels
 from phalanx.words import StrPath
 
 #: The folder of grids, and the folder of their roots where this account has founded them; in :func:`home`.
@@ -71,18 +72,23 @@ class Joined(NamedTuple):
 
 
 class Listening(NamedTuple):
-    """Where a hub or an executor listens, and by which hosts others reach it; none: those of the machine."""
+    """Where a hub or an executor listens, by which hosts others reach it (none: those of the machine), and the labels
+    that the owner has given to the machine."""
 
     address: str
     advertised: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
 
 class JoinedHosts(Hosts):
     """The executors of a grid with a hub that run now.
 
     ``away`` has the executors that do not run, by name. ``at_hub`` is the address of the executor that the hub's
-    machine has, if it runs: spaces that are named without a machine are there.
+    machine has, if it runs: spaces that are named without a machine are there. ``needs`` is what all of these machines
+    have, and those that come later must have.
     """
+
+    needs: Needs = Needs()
 
     def __init__(self, joined: Joined, members: Iterable[Member]) -> None:
         executors = [member for member in members if member.role == "executor"]
@@ -92,6 +98,7 @@ class JoinedHosts(Hosts):
         self.addresses = list(self.machines.values())
         self.certificates = {at: name for name, at in [*self.machines.items(), *self._direct.items()]}
         self.away = {it.name: it for it in executors if it.name not in self._direct}
+        self.facts = {it.name: it.facts for it in executors}
         at_hub = (it.name for it in executors if it.name in self._direct and AT_HUB in it.facts)
         self.at_hub = self.machines.get(next(at_hub, ""))
 
@@ -107,12 +114,33 @@ class JoinedHosts(Hosts):
             return super().address(machine)
         return self._known(machine)
 
-    def only(self, names: Iterable[str]) -> Hosts:
+    def only(self, names: Iterable[str]) -> JoinedHosts:
         """The machines with these names. Raises RecruitError for a name of none that runs."""
         chosen, hosts = super().only(names), copy.copy(self)
         hosts.addresses, hosts.machines, hosts.certificates = chosen.addresses, chosen.machines, chosen.certificates
         hosts.at_hub = self.at_hub if self.at_hub in chosen.addresses else None
         hosts.growing = None
+        return hosts
+
+    def meeting(self, needs: Needs, identity: StrPath | None = None) -> JoinedHosts:
+        """The machines that have what is needed. Their executors say which programs they find.
+
+        Raises
+        ------
+        RecruitError
+            None has it. The error says which need no machine meets.
+        """
+        self.to_recruit()
+        facts = self.facts
+        if needs.software:
+            found = find_members(self.joined, identity, needs.software)
+            facts = {it.name: it.facts for it in found if it.role == "executor"}
+        running = [(name, facts.get(name, {})) for name in self.machines]
+        names, why = _native.meet_needs(self.joined.name, needs.native(), running)
+        if why is not None:
+            raise RecruitError(f"{why}; {self._advice()}")
+        hosts = self.only(names)
+        hosts.growing, hosts.needs = self.growing, needs
         return hosts
 
     def elsewhere(self) -> dict[str, str]:
@@ -228,12 +256,15 @@ def read_listening(joined: Joined) -> Listening | None:
     address, advertised = (told.get("address"), told.get("advertised")) if isinstance(told, dict) else (None, None)
     if not isinstance(address, str) or not isinstance(advertised, list):
         raise _damaged(file, "it has no address")
-    return Listening(address, (*map(str, advertised),))
+    try:
+        return Listening(address, (*map(str, advertised),), read_labels(told.get("labels", ())))
+    except ContractError as error:
+        raise _damaged(file, str(error)) from None
 
 
 def write_listening(joined: Joined, listening: Listening) -> None:
     """Keeps where something listens, for its next start."""
-    told = {"address": listening.address, "advertised": [*listening.advertised]}
+    told = {"address": listening.address, "advertised": [*listening.advertised], "labels": [*listening.labels]}
     replace(joined.folder / LISTENING, json.dumps(told) + "\n")
 
 
@@ -276,9 +307,10 @@ def dialler_of(joined: Joined, identity: StrPath | None = None) -> tuple[Any, li
     return dialler(good_identity(joined, file), file, {}), [*joined.hubs]
 
 
-def ask_members(joined: Joined, identity: StrPath | None = None) -> list[Member]:
-    """The members, as a hub names them now. Raises RecruitError if no hub answers."""
-    found = members_of(_native.hub_members(*dialler_of(joined, identity)))
+def ask_members(joined: Joined, identity: StrPath | None = None, programs: Iterable[str] = ()) -> list[Member]:
+    """The members, as a hub names them now. Facts of executors that run tell which of the programs they find. Raises
+    RecruitError if no hub answers."""
+    found = members_of(_native.hub_members(*dialler_of(joined, identity), [*programs]))
     text = json.dumps([to_json(member) for member in found]) + "\n"
     file = joined.folder / MEMBERS
     if file.exists() and file.read_text(encoding="utf-8", errors="replace") == text:
@@ -288,10 +320,10 @@ def ask_members(joined: Joined, identity: StrPath | None = None) -> list[Member]
     return found
 
 
-def find_members(joined: Joined, identity: StrPath | None = None) -> list[Member]:
+def find_members(joined: Joined, identity: StrPath | None = None, programs: Iterable[str] = ()) -> list[Member]:
     """The members, as a hub names them. If no hub answers, those that one named last, with a warning."""
     try:
-        return ask_members(joined, identity)
+        return ask_members(joined, identity, programs)
     except RecruitError as error:
         file = joined.folder / MEMBERS
         if not file.exists():
@@ -311,6 +343,28 @@ def machines_of(name: str, identity: StrPath | None = None) -> JoinedHosts:
     who, hubs = dialler_of(joined, identity)
     _native.guide_to(who, joined.name, hubs, hosts.elsewhere())
     return hosts
+
+
+def with_needs(hosts: Hosts | None, needs: Needs | None, identity: StrPath | None) -> Hosts | None:
+    """The machines that have what is needed.
+
+    Raises
+    ------
+    ContractError
+        These are no needs, or the machines are not those of a joined grid.
+    RecruitError
+        No machine has it.
+    """
+    if needs is None:
+        return hosts
+    if not isinstance(needs, Needs):
+        raise ContractError(f"{needs!r:.80} are no needs: write needs=px.needs(cores=2, software='ffmpeg')")
+    if not isinstance(hosts, JoinedHosts):
+        raise ContractError(
+            "needs are for a grid with a hub, which knows what its members have: name one that you have joined, as in "
+            "px.Grid('lab')"
+        )
+    return hosts.meeting(needs, identity)
 
 
 def member_at(address: str) -> str:

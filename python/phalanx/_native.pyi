@@ -48,6 +48,7 @@ __all__ = [
     "forget_member",
     "found_grid",
     "found_member",
+    "gpus",
     "guide_to",
     "how_to_delegate",
     "hub_expel",
@@ -63,6 +64,8 @@ __all__ = [
     "lock_grid",
     "machines_given",
     "mark_given",
+    "meet_needs",
+    "needs_in_words",
     "record_head",
     "renew_identity",
     "renew_members",
@@ -82,6 +85,7 @@ _Policy = tuple[str, list[str], str | None]
 _Dialler = tuple[str | None, dict[str, str], str | None, list[str], dict[str, str], str | None]
 _Issued = tuple[str, str, str, str, int, str, bool, bool]
 _KnownMember = tuple[str, str, str]
+_Needs = tuple[int, int, int, list[str], list[str]]
 _HubMember = tuple[str, str, str | None, bool, int, int, dict[str, str]]
 
 _Target = tuple[int, int] | None
@@ -136,7 +140,7 @@ class Manager:
         cls,
         *,
         addresses: list[str] | None,
-        grid: str | None = None,
+        grid: tuple[str, _Needs] | None = None,
         dialler: _Dialler | None,
         program: bytes,
         interpreters: int | None,
@@ -608,6 +612,11 @@ class SpaceServer:
     def close(self) -> None: ...
 
 def cores() -> int: ...
+def gpus() -> int: ...
+def meet_needs(
+    grid: str, needs: _Needs, executors: list[tuple[str, dict[str, str]]]
+) -> tuple[list[str], str | None]: ...
+def needs_in_words(needs: _Needs) -> list[str]: ...
 def record_head(classes: list[str], fields: int) -> bytes: ...
 def space_was_forked() -> None: ...
 def end_spaces(seconds: float) -> bool: ...
@@ -648,7 +657,7 @@ def found_grid(authority: str, file: str, passphrase: str | None, hub: str) -> t
 def found_member(issuer: str, role: str, name: str, hours: float) -> str: ...
 def token_parts(token: str, /) -> tuple[str, str, list[str], str]: ...
 def join_grid(token: str, name: str) -> tuple[str, str, list[str], str, str]: ...
-def hub_members(dialler: _Dialler, hubs: list[str]) -> list[_HubMember]: ...
+def hub_members(dialler: _Dialler, hubs: list[str], programs: list[str] = ...) -> list[_HubMember]: ...
 def hub_invite(dialler: _Dialler, hubs: list[str], role: str, uses: int, seconds: int) -> str: ...
 def hub_expel(dialler: _Dialler, hubs: list[str], name: str) -> int: ...
 def hub_leave(dialler: _Dialler, hubs: list[str]) -> None: ...

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from phalanx import _native
-from phalanx._grids import JoinedHosts, read_machines
+from phalanx._grids import JoinedHosts, read_machines, with_needs
 from phalanx._identities import USER, Dialler, dialler, own_identity, read_identity
 from phalanx.hosts import Hosts, Machines, with_port
+from phalanx.requirements import Needs
 from phalanx.security import Rules, Words, listed, policy_words
 from phalanx.words import Policy, Service, StrPath
 
@@ -66,6 +67,18 @@ class Reach(NamedTuple):
         if isinstance(known, JoinedHosts) and identity is None and _native.acts_at() is None:
             identity = known.joined.user
         return cls(known, identity, policy, (*listed(trusted),))
+
+    def meeting(self, needs: Needs | None) -> Reach:
+        """The same with only the machines that have what is needed.
+
+        Raises
+        ------
+        ContractError
+            The machines are not those of a joined grid.
+        RecruitError
+            No machine has it.
+        """
+        return self._replace(hosts=with_needs(self.hosts, needs, self.identity))
 
     @property
     def addresses(self) -> list[str]:

@@ -19,6 +19,7 @@ from phalanx._program import VARIABLE, program_token
 from phalanx._reach import Reach
 from phalanx.errors import HELP, LaunchError, RanksError, RanksTimeoutError
 from phalanx.hosts import Machines
+from phalanx.requirements import Needs
 from phalanx.security import Rules
 from phalanx.words import (
     LEVELS,
@@ -144,6 +145,7 @@ class RunOptions(TypedDict, total=False):
     transport: Transport
     level: Level | None
     delegate: RanksDelegate | None
+    needs: Needs | None
 
 
 class ReachOptions(TypedDict, total=False):
@@ -215,6 +217,9 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Unpa
         ``"spaces"`` is to use all spaces, ``"copies"`` to copy and to ask about files at all executors, ``"all"`` both.
         By default nothing: a program that is launched is given texts, and no space. Processes of this machine have the
         user's identity file.
+    needs
+        What each machine must have, as :func:`phalanx.needs` makes it: processes run only on members of a joined grid
+        that have it.
     policy, identity, trusted
         As for :class:`Manager`.
 
@@ -227,8 +232,10 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Unpa
     ------
     LaunchError
         The program, a file or an option is wrong.
+    ContractError
+        Needs are given for machines that are no joined grid.
     RecruitError
-        An executor cannot be reached, or has too few places.
+        An executor cannot be reached, or has too few places, or no member has what is needed.
     RanksError
         The program does not end well and ``check`` is true. The error says which rank, on which machine, and why.
     RanksTimeoutError
@@ -310,6 +317,7 @@ def _run(
     identity: Word | None = None,
     trusted: str | Iterable[str] = (),
     delegate: RanksDelegate | None = None,
+    needs: Needs | None = None,
     checkpoints: tuple[int | None, int] | None = None,
     move_slow: tuple[float, int] | None = None,
 ) -> LaunchResult:
@@ -332,7 +340,7 @@ def _run(
         folder = None if output is None else Path(output)
         if capture_output and folder is None:
             folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="phalanx-output-")))
-        reach = Reach.of(hosts, identity, policy, trusted)
+        reach = Reach.of(hosts, identity, policy, trusted).meeting(needs)
         sent = [os.fspath(file) for file in files]
         commands, options = prepare(asked, variables, reach, per_host, sent, cwd, delegate)
         for stream in (sys.stdout, sys.stderr):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypedDict, TypeVar,
 
 from phalanx import _native
 from phalanx._compile import Compiled, compile_program
-from phalanx._grids import machines_of, names_grid
+from phalanx._grids import JoinedHosts, machines_of, names_grid
 from phalanx._mapping import buffered
 from phalanx._outcomes import failure, stage_code, unreadable
 from phalanx._output import Output, shower
@@ -30,6 +30,7 @@ from phalanx._tokens import Code, pack, pack_each, unpack
 from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpreters_of
 from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts
+from phalanx.requirements import Needs
 from phalanx.security import Rules, leads_elsewhere
 from phalanx.skeletons import Program, Skeleton
 from phalanx.words import DELEGATES, SERVICES_OF, Delegate, Policy, StrPath, check_word
@@ -71,6 +72,7 @@ class ManagerOptions(TypedDict, total=False):
     initargs: tuple[Any, ...]
     output: Output
     delegate: Delegate | None
+    needs: Needs | None
 
 
 class MapOptions(TypedDict, total=False):
@@ -120,13 +122,16 @@ class Manager(Executor):
         the spaces that the program was given, in closures or as arguments. ``"spaces"``: use the spaces of all servers
         of the grid. ``"copies"``: beside the spaces that were given, copy to and from all executors of the grid, and
         use the files that they export, as the user may. ``"all"``: both, all spaces and copies. ``None``: nothing.
+    needs
+        What each machine must have, as :func:`phalanx.needs` makes it. The manager recruits only at members of a joined
+        grid that have it, also of those that come later.
 
     Raises
     ------
     ContractError
-        The machines cannot meet the contract.
+        The machines cannot meet the contract, or needs are given for machines that are no joined grid.
     RecruitError
-        No interpreter can be recruited.
+        No interpreter can be recruited, or no member has what is needed. The error says what each one lacks.
     IdentityError
         The identity is missing or refused.
 
@@ -152,12 +157,14 @@ class Manager(Executor):
         initargs: tuple[Any, ...] = (),
         output: Output = None,
         delegate: Delegate | None = "given",
+        needs: Needs | None = None,
     ) -> None:
         if delegate is not None:
             check_word("delegate", delegate, DELEGATES, PhalanxError)
         if isinstance(where, str) and names_grid(where):
             where = machines_of(where, identity)
-        reach = Reach.of(where if isinstance(where, Hosts) else None, identity, policy, trusted)
+        reach = Reach.of(where if isinstance(where, Hosts) else None, identity, policy, trusted).meeting(needs)
+        where = where if reach.hosts is None else reach.hosts
         words = reach.words()
         if weaker := _native.weaker(words):
             _log.warning("links may be weaker than by default: %s", "; ".join(weaker))
@@ -181,7 +188,7 @@ class Manager(Executor):
         self._contract = contract
         native = _native.Manager(
             addresses=addresses,
-            grid=where.growing if isinstance(where, Hosts) else None,
+            grid=_growing(where),
             dialler=None if addresses is None else reach.dialler(),
             program=program_token(),
             interpreters=interpreters,
@@ -454,6 +461,13 @@ def _size(tasks: Iterable[Any]) -> int | None:
         return min(len(tasks), MOST_TASKS) if isinstance(tasks, Sized) else None
     except Exception:
         return None
+
+
+def _growing(where: object) -> tuple[str, Any] | None:
+    """The grid whose executors are recruited as they come, and what they must have. None: there is none."""
+    if not isinstance(where, JoinedHosts) or where.growing is None:
+        return None
+    return where.growing, where.needs.native()
 
 
 def _addresses(where: object) -> list[str] | None:

@@ -25,7 +25,8 @@ def row(name: str, address: str | None, *, role: str = "executor", is_here: bool
 
 class FakeHub:
     """Answers as a hub does. ``rows``: the members; None: no hub answers. ``asked``: the identities that asked.
-    ``guided``: the grids whose members this process reaches by name."""
+    ``guided``: the grids whose members this process reaches by name. ``sought``: the programs that were asked for, and
+    ``found``: what executors answer about them, by their names."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.rows: list[Row] | None = []
@@ -33,15 +34,24 @@ class FakeHub:
         self.renews: Callable[[str], str | None] = lambda text: None
         self.renewed = 0
         self.guided: list[str] = []
+        self.sought: list[list[str]] = []
+        self.found: dict[str, dict[str, str]] = {}
         patch.setattr(_native, "hub_members", self._members, raising=False)
         patch.setattr(_native, "hub_renew", self._renew, raising=False)
         patch.setattr(_native, "guide_to", lambda dialler, grid, hubs, known: self.guided.append(grid), raising=False)
 
-    def _members(self, dialler: tuple[str | None, ...], hubs: list[str]) -> list[Row]:
+    def _members(self, dialler: tuple[str | None, ...], hubs: list[str], programs: list[str]) -> list[Row]:
         self.asked.append(dialler[0])
         self._answer(hubs)
         assert self.rows is not None
-        return self.rows
+        if not programs:
+            return self.rows
+        self.sought.append(programs)
+        return [(*it[:6], {**it[6], **self._told(it[0], programs)}) for it in self.rows]
+
+    def _told(self, name: str, programs: list[str]) -> dict[str, str]:
+        answers = self.found.get(name, {})
+        return {f"has {program}": answers[program] for program in programs if program in answers}
 
     def _renew(self, text: str, file: str, hubs: list[str]) -> str | None:
         assert Path(file).read_text() == text

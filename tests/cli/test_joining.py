@@ -311,6 +311,30 @@ class TestJoin:
         native.status = "no hub listens there"
         assert "knows this machine yet, and it is called again: no hub listens there" in run("join", "lab")
 
+    def test_labels_are_told_and_kept_until_others_are_given(self, home: Path, native: StandIn) -> None:
+        def told(*words: str) -> str | None:
+            run(*words)
+            found = native.started[-1]["grid"][2]
+            assert "gpus" not in found, "was not granted"
+            label = found.get("labels")
+            assert label is None or isinstance(label, str)
+            return label
+
+        assert told("join", TOKEN, "--label", "lab-b", "--label", "quiet") == "lab-b quiet"
+        assert told("join", "lab") == "lab-b quiet"
+        assert told("join", "lab", "--label", "lab-c") == "lab-c"
+        assert told("join", "lab", "--label", "") is None
+        assert told("join", "lab") is None
+        assert "label='a b'" in usage_error("join", "lab", "--label", "a b")
+        assert "200 characters" in usage_error("join", "lab", *(f"--label={'x' * 60}{it}" for it in range(4)))
+
+    def test_graphics_processors_are_told_where_they_are_granted(
+        self, home: Path, native: StandIn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_native, "gpus", lambda: 3)
+        run("join", TOKEN, "--grant", "gpu")
+        assert native.started[-1]["grid"][2]["gpus"] == "3"
+
     def test_a_user_is_told_what_to_type_next(self, home: Path, native: StandIn) -> None:
         native.role = "user"
         told = run("join", TOKEN, "--name", "bob")

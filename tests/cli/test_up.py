@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from api.hubs import PATIENCE, PHALANX, Site, site
@@ -28,7 +31,13 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with site(tmp_path_factory.mktemp("site")) as found:
         scratch = found.folder / "scratch"
         scratch.mkdir()
-        found.join("ws7", found.up(), "--export", f"{scratch}:rw")
+        tool = found.folder / "tools" / "phalanx-test-tool"
+        tool.parent.mkdir()
+        tool.write_text("#!/bin/sh\n")
+        tool.chmod(0o755)
+        path = f"PATH={tool.parent}:{os.environ['PATH']}"
+        ws7 = ["--export", f"{scratch}:rw", "--label", "lab-b", "--env", path, "--grant", f"{tool.parent}:ro"]
+        found.join("ws7", found.up(), *ws7)
         found.say("bob", "join", "--name", "bob", found.invite("--role", "user"))
         found.await_members(ws7=True)
         yield found
@@ -61,6 +70,30 @@ class TestAGrid:
             assert manager.submit(abs, -1).result() == 1
         """
         assert "ws7" in grid.python(member, program).split()
+
+    def test_needs(self, grid: Site) -> None:
+        program = """
+        def names(**needs):
+            with px.Manager("lab", needs=px.needs(**needs), contract=px.ParDegree(2)) as manager:
+                assert list(manager.map(abs, [-1, -2])) == [1, 2]
+                return {it.name.partition("/")[0] for it in manager.summary().interpreters}
+
+        assert names(label="lab-b") == names(software="phalanx-test-tool") == {"ws7"}
+        assert names(cores=1, memory="1 MB", software="sh")
+        done = px.mpirun("true", 2, hosts="lab", needs=px.needs(software=["sh", "phalanx-test-tool"]))
+        assert {rank.machine for rank in done.ranks} == {"ws7"}
+        try:
+            px.Manager("lab", needs=px.needs(software="phalanx-no-tool", label="lab-b"))
+        except px.errors.RecruitError as error:
+            print(error)
+        """
+        told = grid.python("bob", program)
+        assert "no executor of the grid lab has phalanx-no-tool: " in told
+        assert "ws7 lacks phalanx-no-tool" in told
+        assert "(it has not said)" not in told
+        run = ["mpirun", "--grid", "lab", "--needs", "label=lab-b,cores=1", "-n", "2", "--no-prefix", "echo", "hello"]
+        assert grid.say("bob", *run) == "hello\n" * 2
+        assert grid.members()["ws7"]["facts"]["labels"] == "lab-b"
 
     def test_copies(self, grid: Site) -> None:
         program = f"""
@@ -207,6 +240,32 @@ class TestComingAndGoing:
         lab.python("hub", 'assert "ws7" not in px.Grid("lab").machines')
         lab.join("ws7", "lab")
         lab.await_members(ws7=True)
+
+    def test_a_manager_recruits_newcomers_that_have_what_it_needs(self, lab: Site) -> None:
+        lab.join("ws1", lab.up("--hub-only"), "--label", "wanted")
+        lab.await_members(ws1=True)
+        program = """
+        import sys, time
+        with px.Manager("lab", needs=px.needs(label="wanted", software="sh"), patience=60) as manager:
+            names = lambda: {it.name.partition("/")[0] for it in manager.summary().interpreters if it.tasks}
+            tasks = manager.compute(lambda number: time.sleep(0.05), range(10**6), ordered=False)
+            for _ in tasks:
+                print(*sorted(names()), flush=True)
+        """
+        files = lab.folder / "program"
+        command = [sys.executable, "-c", "import phalanx as px\n" + dedent(program)]
+        running = Process(command, title="a manager", files=files, cwd=lab.folder, env=lab.env("hub"))
+        lab.started.append(running)
+        running.line("ws1", timeout=PATIENCE)
+        other, wanted = lab.invite(), lab.invite()
+        lab.join("ws2", other)
+        lab.join("ws3", wanted, "--label", "wanted")
+        running.line("ws1 ws3", timeout=PATIENCE)
+        lab.kill("ws1")
+        lab.await_members(ws1=False, ws2=True)
+        before = len(running.stdout().splitlines())
+        until(lambda: len(running.stdout().splitlines()) > before + 50, timeout=PATIENCE, what="results without ws1")
+        assert "ws2" not in running.stdout()
 
     def test_a_hub_that_is_killed_comes_back_with_all_it_knew(self, lab: Site) -> None:
         lab.join("ws7", lab.up())

@@ -61,7 +61,7 @@ MODULES = {
     "phalanx-mpi-mpich": ["abi", "c", "fortran removed", "root"],
     "phalanx-bsp": ["process", "root"],
     "phalanx-py": [
-        "errors graph owners text turn",
+        "errors graph needs owners text turn",
         "bsp buffers grid policy",
         "tokens transfer weights",
         "files interpreter manager",
@@ -73,7 +73,7 @@ MODULES = {
     "python": [
         "_native",
         "_atomic _call _copying errors summary words",
-        "_identities arrays hosts members profile security",
+        "_identities arrays hosts members profile requirements security",
         "_grids _pickling _refusals",
         "_reach",
         "_futures _instructions _output _program _tokens contracts",

@@ -5,6 +5,7 @@ use crate::dialler::Dialler;
 use crate::local::ThisMachine;
 use crate::recruit::{RecruitError, Source, Start};
 use crate::remote::Executors;
+use phalanx_core::hub::Needs;
 use phalanx_core::level::Policy;
 use phalanx_net::address::Address;
 
@@ -17,8 +18,9 @@ pub enum Place {
     Executors {
         /// The addresses of the executors.
         addresses: Vec<Address>,
-        /// The grid whose executors these are; those that come later are recruited, too. `None`: only these.
-        grid: Option<String>,
+        /// The grid whose executors these are, and what is needed of them; those that come later and have it are recruited, too. `None`:
+        /// only these.
+        grid: Option<(String, Needs)>,
         /// The user's identity, and whom it expects.
         dialler: Box<Dialler>,
         /// The token by which the executors recognise the user's program.

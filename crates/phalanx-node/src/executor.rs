@@ -308,7 +308,9 @@ impl Executor {
         let come = move |socket| door.clone().bring(socket);
         let telling = Telling { port: self.address.port(), ..telling };
         let (member, log) = (self.service.member.clone(), self.service.log.clone());
-        let stay = Stay::begin(member, hubs, telling, Box::new(come), log)?;
+        let cage = self.service.options.cage.clone();
+        let finds = move |program: &str| cage.finds(program);
+        let stay = Stay::begin(member, hubs, telling, (Box::new(come), Box::new(finds)), log)?;
         drop(lock(&self.stay).replace(stay));
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::dial::{DIAL_PATIENCE, check_version, introduce, printable, unreachabl
 use crate::dialler::{Dialler, is_unexpected};
 use crate::recruit::{Hold, LASTS, Recruit, RecruitError, Source};
 use phalanx_core::event::Cause;
+use phalanx_core::hub::Needs;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, LevelSet, Levels, Policy};
 use phalanx_core::wire::{FromExecutor, Given, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, decode};
@@ -60,6 +61,8 @@ pub struct Executors {
 #[derive(Default)]
 struct Hosts {
     all: Mutex<Vec<Arc<Host>>>,
+    /// Why no executor of the grid is suitable, as was found out last.
+    lack: Mutex<String>,
     is_closed: AtomicBool,
 }
 
@@ -169,10 +172,10 @@ pub struct Requested {
 }
 
 impl Executors {
-    /// Reaches all executors at once. With `grid`, they are those of the grid that are here, which is looked at again and again. Returns an
-    /// error if they cannot meet the contract `asked`.
+    /// Reaches all executors at once. With `grid`, they are those of the grid that are here and have what is needed, which is looked at again
+    /// and again. Returns an error if they cannot meet the contract `asked`.
     pub fn connect(
-        (addresses, grid): (Vec<Address>, Option<String>),
+        (addresses, grid): (Vec<Address>, Option<(String, Needs)>),
         (dialler, program): (&Dialler, [u8; 16]),
         policy: Policy,
         python: String,
@@ -185,11 +188,11 @@ impl Executors {
             let reaching: Vec<_> = all.iter().map(|host| scope.spawn(|| host.open())).collect();
             reaching.into_iter().map(|thread| thread.join().expect("reaching a host does not panic")).collect()
         });
-        let hosts = Arc::new(Hosts { all: Mutex::new(all), is_closed: AtomicBool::new(false) });
+        let hosts = Arc::new(Hosts { all: Mutex::new(all), ..Hosts::default() });
         let executors = Executors { hosts, program, next_request: AtomicU32::new(1), choosing: Mutex::new(()) };
         executors.check_contract(asked, &reached)?;
-        if let Some(grid) = grid {
-            let (hosts, watch) = (executors.hosts.clone(), watch(&grid)?);
+        if let Some((grid, needs)) = grid {
+            let (hosts, watch) = (executors.hosts.clone(), watch(&grid, &needs)?);
             let discovering = move || discover(&hosts, (&grid, watch), host);
             thread::Builder::new().name("phalanx-discover".into()).spawn(discovering)?;
         }
@@ -261,6 +264,9 @@ impl Source for Executors {
                 }
             }
         }
+        if hosts.is_empty() {
+            return Err(RecruitError::Unreachable(lock(&self.hosts.lack).clone()));
+        }
         let last: BTreeMap<String, String> = failures.into_iter().collect();
         Err(RecruitError::Unreachable(last.into_values().collect::<Vec<_>>().join("; ")))
     }
@@ -297,7 +303,18 @@ fn discover(hosts: &Hosts, (grid, mut watch): (&str, Watcher), host: impl Fn(Add
             }
             thread::sleep(PAUSE);
         }
-        let Ok(here) = watch() else { continue }; // the hub is away; what is known stays
+        let here = match watch() {
+            Ok(here) if here.is_empty() => {
+                *lock(&hosts.lack) = format!("no executor of the grid {grid} runs");
+                here
+            }
+            Ok(here) => here,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                *lock(&hosts.lack) = error.to_string();
+                Vec::new()
+            }
+            Err(_) => continue, // the hub is away; what is known stays
+        };
         let here: Vec<Address> =
             here.iter().map(|name| Address { host: host_of(name, grid), port: DEFAULT_PORT }).collect();
         let (known, gone): (Vec<_>, Vec<_>) = hosts.all().into_iter().partition(|it| here.contains(&it.address));

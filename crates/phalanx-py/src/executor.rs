@@ -178,6 +178,12 @@ impl Executor {
     }
 }
 
+/// How many graphics processors this machine has that users may use where they are granted.
+#[pyfunction]
+pub fn gpus() -> usize {
+    phalanx_node::cage::gpus()
+}
+
 /// How many cores this process may use: by its affinity, and by the limit of its control group, as containers have one.
 #[pyfunction]
 pub fn cores() -> usize {

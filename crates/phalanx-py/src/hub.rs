@@ -182,10 +182,16 @@ fn at_hub<T: Send>(
     done.map_err(asked)
 }
 
-/// The members of a grid.
+/// The members of a grid. The facts of executors that run tell which of these programs they find.
 #[pyfunction]
-pub fn hub_members(py: Python<'_>, dialler: Dialler, hubs: Vec<String>) -> PyResult<Vec<MemberRow>> {
-    let (rows, _) = at_hub(py, dialler, &hubs, AtHub::members)?;
+#[pyo3(signature = (dialler, hubs, programs = Vec::new()))]
+pub fn hub_members(
+    py: Python<'_>,
+    dialler: Dialler,
+    hubs: Vec<String>,
+    programs: Vec<String>,
+) -> PyResult<Vec<MemberRow>> {
+    let rows = at_hub(py, dialler, &hubs, |hub| hub.seek_and_wait(&programs))?;
     Ok(rows.into_iter().map(row).collect())
 }
 

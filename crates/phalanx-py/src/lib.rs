@@ -11,6 +11,7 @@ mod grid;
 mod hub;
 mod interpreter;
 mod manager;
+mod needs;
 mod owners;
 mod policy;
 mod ranks;
@@ -29,6 +30,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bsp::Bsp>()?;
     module.add_class::<executor::Executor>()?;
     module.add_function(wrap_pyfunction!(executor::cores, module)?)?;
+    module.add_function(wrap_pyfunction!(executor::gpus, module)?)?;
+    module.add_function(wrap_pyfunction!(needs::meet_needs, module)?)?;
+    module.add_function(wrap_pyfunction!(needs::needs_in_words, module)?)?;
     module.add_class::<files::Files>()?;
     module.add_class::<files::Comparison>()?;
     module.add_class::<files::Listing>()?;

@@ -4,6 +4,7 @@ use crate::buffers::{Region, release};
 use crate::errors::{identity, raise, recruit};
 use crate::graph::{PyInstruction, PyTarget, to_graph};
 use crate::grid::Dialler;
+use crate::needs::{NeedsRow, to_needs};
 use crate::policy::Words;
 use crate::tokens::{Packed, from_python, to_python};
 use bytes::Bytes;
@@ -55,7 +56,7 @@ pub struct Manager(node::Manager);
 #[pymethods]
 impl Manager {
     /// Starts a manager. `addresses`: the executors; `None`: this machine. `grid`: the grid whose executors they are, and more as they
-    /// come. `dialler`: the user's identity, and whom it expects.
+    /// come that have what is needed (cores, memory, GPUs, software, labels). `dialler`: the user's identity, and whom it expects.
     /// `program`: the token of the user's program. `throughput` (tasks per second) or `deadline` (seconds): the goal of the
     /// contract, with at most `interpreters`. `show`: a function, and whether its lines are always whole. It is called in a
     /// thread of its own with what tasks print: a list of `(interpreter, 0 for output or 1 for errors, lines)`. `None`: output
@@ -66,7 +67,7 @@ impl Manager {
     fn new(
         py: Python<'_>,
         addresses: Option<Vec<String>>,
-        grid: Option<String>,
+        grid: Option<(String, NeedsRow)>,
         dialler: Option<Dialler>,
         program: [u8; 16],
         interpreters: Option<u32>,
@@ -88,6 +89,7 @@ impl Manager {
                 let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
                 let addresses = addresses.map_err(|error| raise("RecruitError", error))?;
                 let dialler = dialler.ok_or_else(|| raise("IdentityError", "executors need an identity"))?;
+                let grid = grid.map(|(name, needs)| (name, to_needs(needs)));
                 Place::Executors { addresses, grid, dialler: Box::new(dialler.read(Role::User)?), program }
             }
         };

@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from phalanx._grids import machines_of
+from phalanx.errors import ContractError
 from phalanx.grid import Grid
 from phalanx.hosts import Machines
+from phalanx.requirements import Needs, read_needs
 from phalanx.security import read_policy
 
 T = TypeVar("T")
@@ -34,6 +36,22 @@ TRUSTED = click.option(
     multiple=True,
     metavar="NETWORK",
     help="Links to this network need no protection (may be repeated).",
+)
+
+
+def _read_needs(context: click.Context, option: click.Parameter, word: str | None) -> Needs | None:
+    try:
+        return None if word is None else read_needs(word)
+    except ContractError as error:
+        raise click.BadParameter(str(error), context, option) from error
+
+
+NEEDS = click.option(
+    "--needs",
+    metavar="NEED=VALUE,...",
+    callback=_read_needs,
+    help="Use only machines of the grid that have this: cores=2, memory=4GB, gpu=1, software=ffmpeg, label=lab-b, with "
+    "commas between them. Several of software and label are allowed.",
 )
 
 GRID = click.option("--grid", "joined", metavar="NAME", help="A grid that you have joined, in place of --hosts.")

@@ -19,6 +19,8 @@ from phalanx.space import _serve
 
 #: Seconds to wait until a hub knows an executor that starts.
 _PATIENCE = 3.0
+#: The grant that opens graphics processors.
+_GPU = "gpu"
 #: The option by which a joined grid is named.
 JOINED = click.option("--grid", "name", metavar="NAME", help="The grid. [default: the only one that you have joined]")
 
@@ -57,7 +59,7 @@ def host_name() -> str:
     return to_name(platform.node().partition(".")[0], "machine")
 
 
-def machine_facts(donating: Donating) -> dict[str, str]:
+def machine_facts(donating: Donating, labels: tuple[str, ...] = ()) -> dict[str, str]:
     """What the hub is told about this machine. All facts are short texts."""
     facts = {
         "cores": str(_native.cores()),
@@ -67,6 +69,8 @@ def machine_facts(donating: Donating) -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}",
         "processor": platform.machine(),
         "accepts": " ".join(donating.accept),
+        "gpus": str(_native.gpus()) if _GPU in donating.grants else "",
+        "labels": " ".join(labels),
     }
     return {name: fact[:200] for name, fact in facts.items() if fact}
 

@@ -10,9 +10,10 @@ from contextlib import suppress
 import click
 
 from phalanx._grids import Joined, Listening, read_listening, write_listening
-from phalanx.errors import IdentityError
+from phalanx.errors import ContractError, IdentityError
 from phalanx.hosts import PORT
 from phalanx.members import is_address
+from phalanx.requirements import read_labels
 
 #: Hosts that stand for all addresses of a machine, and the loopback address of each.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
@@ -35,14 +36,25 @@ ADVERTISE = click.option(
     help="Others reach this machine so (may be repeated). [default: as before; at first by its addresses]",
 )
 
+LABELS = click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="LABEL",
+    help="Programs can ask for machines with this label (may be repeated); '' for none. [default: as before]",
+)
 
-def listening(joined: Joined | None, asked: str | None, advertised: tuple[str, ...] = ()) -> Listening:
-    """Where something of a grid listens: where the user asks, or as before, or at a free port.
+
+def listening(
+    joined: Joined | None, asked: str | None, advertised: tuple[str, ...] = (), labels: tuple[str, ...] = ()
+) -> Listening:
+    """Where something of a grid listens: where the user asks, or as before, or at a free port. The labels are those
+    that the user gives, or as before.
 
     Raises
     ------
     click.UsageError
-        What the user asks for is no address.
+        What the user asks for is no address, or what is given is no label.
     IdentityError
         The file that has the last one is damaged.
     """
@@ -51,13 +63,18 @@ def listening(joined: Joined | None, asked: str | None, advertised: tuple[str, .
             raise click.UsageError(f"--advertise {host!r} is no host: write one by which others reach this machine")
     if asked is not None and not is_address(re.sub(":0$", ":1", asked)):
         raise click.UsageError(f"--listen {asked!r} is no HOST:PORT")
+    try:
+        given = read_labels(filter(None, labels))
+    except ContractError as error:
+        raise click.UsageError(str(error)) from error
     before = None if joined is None else read_listening(joined)
     if asked is not None:
         host, _, port = asked.rpartition(":")
         address = asked if int(port) else f"{host}:{free_port(host, 0)}"
     else:
         address = before.address if before else f"0.0.0.0:{free_port('0.0.0.0')}"
-    return Listening(address, advertised or (before.advertised if before else ()))
+    kept = before or Listening(address)
+    return Listening(address, advertised or kept.advertised, given if labels else kept.labels)
 
 
 def keep(joined: Joined, chosen: Listening) -> None:

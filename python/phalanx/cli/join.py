@@ -23,7 +23,7 @@ from phalanx.cli._donating import Donating, Ending, announce, donates, start_exe
 from phalanx.cli._examples import examples
 from phalanx.cli._founding import owner_name
 from phalanx.cli._joined import announce_at_hub, host_name, machine_facts, name_in
-from phalanx.cli._listening import ADVERTISE, LISTEN, addresses_told, keep, listening
+from phalanx.cli._listening import ADVERTISE, LABELS, LISTEN, addresses_told, keep, listening
 from phalanx.cli._running import running
 from phalanx.cli._streams import printable
 from phalanx.errors import IdentityError
@@ -49,6 +49,7 @@ _FILES = {"executor": EXECUTOR, "user": USER}
 @click.option("--no-start", is_flag=True, help="Join only. phalanx join GRID starts the executor later.")
 @LISTEN
 @ADVERTISE
+@LABELS
 @donates
 def join(
     token: str,
@@ -57,6 +58,7 @@ def join(
     no_start: bool,
     listen: str | None,
     advertised: tuple[str, ...],
+    labels: tuple[str, ...],
     donating: Donating,
 ) -> None:
     """Join a grid with a token, and donate this machine.
@@ -76,7 +78,7 @@ def join(
     if is_name(token) and is_joined(token):
         if name or local:
             raise click.UsageError("--name and --as are for joining with a token; this grid has been joined")
-        return _start(read_joined(token), listen, advertised, donating)
+        return _start(read_joined(token), (listen, advertised, labels), donating)
     joined, role, member = _join(token, name, local)
     click.echo(f"joined the grid {joined.name} as {member}")
     if role == "user":
@@ -84,7 +86,7 @@ def join(
     elif no_start:
         click.echo(f"to donate this machine: phalanx join {joined.name}")
     else:
-        _start(joined, listen, advertised, donating)
+        _start(joined, (listen, advertised, labels), donating)
     return None
 
 
@@ -151,7 +153,7 @@ def _remove_if_empty(joined: Joined) -> None:
             return
 
 
-def _start(joined: Joined, listen: str | None, advertised: tuple[str, ...], donating: Donating) -> None:
+def _start(joined: Joined, asked: tuple[str | None, tuple[str, ...], tuple[str, ...]], donating: Donating) -> None:
     """Runs the executor of a grid that was joined, until it is ended."""
     if joined.hub.is_dir():
         raise IdentityError(f"this machine is the hub of the grid {joined.name}: start it with phalanx up")
@@ -160,10 +162,10 @@ def _start(joined: Joined, listen: str | None, advertised: tuple[str, ...], dona
             f"this account is a user of the grid {joined.name}, and has no executor to start; to donate the machine, "
             "ask an owner for a token: phalanx invite"
         )
-    chosen = listening(joined, listen, advertised)
+    chosen = listening(joined, *asked)
     with running(joined, f"phalanx join {joined.name}"):
         good_identity(joined, joined.executor)
-        stays = [*joined.hubs], addresses_told(chosen), machine_facts(donating)
+        stays = [*joined.hubs], addresses_told(chosen), machine_facts(donating, chosen.labels)
         with closing(start_executor(chosen.address, joined.executor, donating, grid=stays)) as service:
             ending = Ending()
             keep(joined, chosen)

@@ -107,5 +107,7 @@ def _machine(member: Member) -> str:
     facts = member.facts
     cores = f"{facts['cores']} cores" if "cores" in facts else ""
     memory = f"{int(facts['memory']) / 1e9:.1f} GB" if re.fullmatch("[0-9]{1,18}", facts.get("memory", "")) else ""
+    gpus = f"{facts['gpus']} GPUs" if "gpus" in facts else ""
     python = f"Python {facts['python']}" if "python" in facts else ""
-    return printable(", ".join(filter(None, (cores, memory, python))))
+    labels = f"labels {facts['labels']}" if "labels" in facts else ""
+    return printable(", ".join(filter(None, (cores, memory, gpus, python, labels))))

@@ -18,11 +18,12 @@ from click.core import ParameterSource
 from phalanx import _native
 from phalanx._commands import MOST, asked_variables, read_programs
 from phalanx.cli._examples import examples
-from phalanx.cli._grid_options import GRID, IDENTITY, POLICY, TRUSTED, named_machines
+from phalanx.cli._grid_options import GRID, IDENTITY, NEEDS, POLICY, TRUSTED, named_machines
 from phalanx.cli._numbers import Count, Seconds
 from phalanx.cli._streams import is_terminal
 from phalanx.grid import Grid
 from phalanx.launching import PATIENCE, end_program, prepare
+from phalanx.requirements import Needs
 from phalanx.security import read_policy
 from phalanx.words import AUTHENTICATED, LEVELS, RANKS_DELEGATES, TRANSPORTS, RanksDelegate
 
@@ -33,6 +34,7 @@ PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 #: What says something of other machines only.
 OF_HOSTS = {
     "per_host": "--per-host",
+    "needs": "--needs",
     "files": "--file",
     "policy": "--policy",
     "trusted": "--trusted",
@@ -68,6 +70,7 @@ OPTIONS = [
     ),
     click.option("--hosts", metavar="FILE|HOST:PORT,...", help="Run on these executors. Default: this machine."),
     GRID,
+    NEEDS,
     click.option("--per-host", type=Count(1, MOST), help=f"The most processes on one executor, {MOST} or fewer."),
     click.option("--file", "files", multiple=True, metavar="PATH", help="A file or folder to send to executors too."),
     click.option(
@@ -149,6 +152,7 @@ def _run(
     processes: int | None,
     hosts: str | None,
     joined: str | None,
+    needs: Needs | None,
     per_host: int | None,
     files: tuple[str, ...],
     env: tuple[str, ...],
@@ -182,7 +186,7 @@ def _run(
         raise click.UsageError("--move-slow needs checkpoints, at which processes are moved")
     machines = named_machines(hosts, joined, identity)
     grid = Grid(machines, identity=identity, policy=read_policy(policy), trusted=trusted)
-    commands, options = prepare(asked, variables, grid.reach, per_host, files, delegate=delegate)
+    commands, options = prepare(asked, variables, grid.reach.meeting(needs), per_host, files, delegate=delegate)
     if options["executors"] is not None:
         for weaker in _native.weaker(options["executors"][3]):
             click.echo(f"links may be weaker than by default: {weaker}", err=True)
@@ -244,6 +248,7 @@ mpirun = _command(
     [],
     "phalanx mpirun -n 4 python ring.py",
     "phalanx mpirun --grid lab -n 8 python ring.py",
+    "phalanx mpirun --grid lab --needs cores=2,memory=4GB,software=ffmpeg -n 8 python ring.py",
     "phalanx mpirun --hosts hosts.txt --per-host 2 --file table.txt ./solver table.txt",
     "phalanx mpirun -n 1 ./first : -n 3 ./others",
 )

@@ -22,7 +22,7 @@ from phalanx.cli import _founding
 from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
 from phalanx.cli._examples import examples
 from phalanx.cli._joined import announce_at_hub, as_typed, host_name, machine_facts, name_in
-from phalanx.cli._listening import ADVERTISE, LISTEN, addresses_of, here, keep, listening
+from phalanx.cli._listening import ADVERTISE, LABELS, LISTEN, addresses_of, here, keep, listening
 from phalanx.cli._running import running
 from phalanx.errors import IdentityError, RecruitError
 
@@ -46,8 +46,16 @@ _FIRST = "executor", 1, 3600
 @click.option("--hub-only", is_flag=True, help="Start the hub without an executor.")
 @LISTEN
 @ADVERTISE
+@LABELS
 @donates
-def up(name: str | None, hub_only: bool, listen: str | None, advertised: tuple[str, ...], donating: Donating) -> None:
+def up(
+    name: str | None,
+    hub_only: bool,
+    listen: str | None,
+    advertised: tuple[str, ...],
+    labels: tuple[str, ...],
+    donating: Donating,
+) -> None:
     """Make this machine the hub of a grid.
 
     It also donates the machine to the users of the grid, unless --hub-only is given.
@@ -61,7 +69,7 @@ def up(name: str | None, hub_only: bool, listen: str | None, advertised: tuple[s
     """
     name = name or name_of_hub()
     before = _started_before(name) if is_joined(name) else None
-    chosen = listening(before, listen, advertised)
+    chosen = listening(before, listen, advertised, labels)
     joined = _at(before or _founded(name, chosen), addresses_of(chosen))
     is_first = read_listening(joined) is None
     owner = name_in(read_private(joined.user, "identity", ""))
@@ -73,7 +81,7 @@ def up(name: str | None, hub_only: bool, listen: str | None, advertised: tuple[s
             joined.folder, grid=joined.grid, owners=[owner], addresses=[*joined.hubs], log_level=donating.log_level
         )
         ending.callback(hub.close)
-        executor = _start(joined, chosen.address, hub, hub_only, donating, ending)
+        executor = _start(joined, chosen, hub, hub_only, donating, ending)
         signals = Ending()
         if is_first:
             click.echo(f"phalanx join {hub.invite(owner, *_FIRST)}")
@@ -124,14 +132,15 @@ def _at(joined: Joined, hubs: list[str]) -> Joined:
 
 
 def _start(
-    joined: Joined, address: str, hub: _native.Hub, hub_only: bool, donating: Donating, ending: ExitStack
+    joined: Joined, chosen: Listening, hub: _native.Hub, hub_only: bool, donating: Donating, ending: ExitStack
 ) -> _native.Executor | None:
     """Starts the hub, alone or behind the door of an executor, and says so. Returns the executor. The end closes it."""
+    address = chosen.address
     if hub_only:
         server = ending.enter_context(closing(_native.HubServer(address, hub, donating.log_level)))
         click.echo(f"listening on {server.address} as the hub of {joined.name}")
         return None
-    stays = [here(address)], [*joined.hubs], machine_facts(donating)
+    stays = [here(address)], [*joined.hubs], machine_facts(donating, chosen.labels)
     try:
         service = start_executor(address, joined.executor, donating, hub=hub, grid=stays)
     except RecruitError as error:

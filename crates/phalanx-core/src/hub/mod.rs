@@ -3,15 +3,20 @@
 //! The driver proves the identity of the asking peer, signs certificates, stores changes before it answers, and keeps the time.
 //! Times are seconds since 1970, because they outlast the hub's process.
 
+mod needs;
 mod record;
+mod seeking;
 #[cfg(test)]
 mod tests;
 mod token;
 
+pub use needs::{HAS, LONGEST_WORD, MOST_WORDS, Needs, are_words, is_word};
 pub use record::{Change, Good, Id, Invitation, Member, State, Who};
+pub use seeking::{Found, Question};
 pub use token::{Token, TokenError};
 
 use crate::wire::hub::{Facts, MOST_ROWS, Row};
+use seeking::{Answers, Sought};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use thiserror::Error;
@@ -94,6 +99,8 @@ struct Presence {
     since: u64,
     addresses: Vec<String>,
     facts: Facts,
+    /// The programs that it was asked for.
+    answers: Answers,
 }
 
 /// The result of ending memberships: the certificates to revoke, and the changes to store.
@@ -105,6 +112,8 @@ pub struct Hub {
     invitations: BTreeMap<Id, Invitation>,
     members: BTreeMap<Who, Member>,
     present: HashMap<Who, Presence>,
+    /// The programs that users ask for.
+    sought: Sought,
 }
 
 impl Hub {
@@ -290,12 +299,12 @@ impl Hub {
     ) -> Result<(), Refusal> {
         let member = self.members.get_mut(who).filter(|it| it.state.is_in());
         let member = member.ok_or_else(|| Refusal::NoMember(who.name.clone()))?;
-        facts.remove(AT_HUB);
+        facts.retain(|name, _| name != AT_HUB && !name.starts_with(HAS));
         if member.is_founder {
             facts.insert(AT_HUB.to_owned(), "yes".to_owned());
         }
         (member.addresses, member.facts, member.seen) = (addresses.clone(), facts.clone(), now);
-        self.present.insert(who.clone(), Presence { link, since: now, addresses, facts });
+        self.present.insert(who.clone(), Presence { link, since: now, addresses, facts, answers: Answers::default() });
         Ok(())
     }
 

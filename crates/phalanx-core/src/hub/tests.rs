@@ -3,16 +3,16 @@ use proptest::prelude::*;
 
 const ID: Id = [7; 32];
 
-fn good(name: &str, until: u64) -> Good {
+pub(super) fn good(name: &str, until: u64) -> Good {
     Good { fingerprint: name.to_owned(), until }
 }
 
-fn asking(role: &str, name: &str) -> Asking {
+pub(super) fn asking(role: &str, name: &str) -> Asking {
     Asking { who: Who::new(role, name), key: format!("key of {name}") }
 }
 
 /// A hub whose owner is ada.
-fn hub() -> Hub {
+pub(super) fn hub() -> Hub {
     let mut hub = Hub::default();
     hub.found(0, asking("user", "ada"), good("ada 1", 1000), true);
     hub

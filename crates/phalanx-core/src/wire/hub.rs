@@ -63,6 +63,11 @@ pub enum ToHub {
     Leave,
     /// News of the grid.
     News(News),
+    /// A user asks as with `Members`, and which of the executors that are here find these programs. The rows tell what the executors have
+    /// answered; the others are asked.
+    Seek { after: Option<(String, String)>, programs: Vec<String> },
+    /// An executor answers which of the programs are found.
+    Has { programs: BTreeMap<String, bool> },
 }
 
 /// A message from a hub.
@@ -97,6 +102,8 @@ pub enum FromHub {
     Member,
     /// News of the grid.
     News(News),
+    /// To an executor: which of these programs does it find for its users?
+    Look { programs: Vec<String> },
 }
 
 /// A member, as a hub lists it.

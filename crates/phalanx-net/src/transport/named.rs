@@ -6,6 +6,7 @@
 use super::{Dialled, Target, Transport};
 use crate::address::Address;
 use crate::forks::lock_soon;
+use phalanx_core::hub::Needs;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
@@ -27,11 +28,12 @@ pub trait Guide: Debug + Send + Sync {
     /// There is no such member, it is not here, or no path leads to it.
     fn dial(&self, member: &str, patience: Duration) -> io::Result<Dialled>;
 
-    /// For looking, again and again, which executors are here.
-    fn watch(&self) -> Watcher;
+    /// For looking, again and again, which executors are here that have what is needed.
+    fn watch(&self, needs: &Needs) -> Watcher;
 }
 
-/// Returns the names of the executors that are here, or why nobody can be asked.
+/// Returns the names of the executors that are here and have what is needed, or why nobody can be asked. An error of the kind `NotFound`
+/// says what they lack: none has it.
 pub type Watcher = Box<dyn FnMut() -> io::Result<Vec<String>> + Send>;
 
 /// The guide of each grid.
@@ -56,12 +58,12 @@ pub fn member_at(address: &Address) -> Option<String> {
     meant(address).map(|(member, _)| member)
 }
 
-/// For looking which executors of a grid are here.
+/// For looking which executors of a grid are here that have what is needed.
 ///
 /// # Errors
 /// No guide leads to the grid.
-pub fn watch(grid: &str) -> io::Result<Watcher> {
-    Ok(guide_of(grid)?.watch())
+pub fn watch(grid: &str, needs: &Needs) -> io::Result<Watcher> {
+    Ok(guide_of(grid)?.watch(needs))
 }
 
 fn guide_of(grid: &str) -> io::Result<Arc<dyn Guide>> {
@@ -102,7 +104,7 @@ mod tests {
             Err(io::Error::other(format!("{member} was asked for")))
         }
 
-        fn watch(&self) -> Watcher {
+        fn watch(&self, _: &Needs) -> Watcher {
             Box::new(|| Ok(vec!["ws7".to_owned()]))
         }
     }
@@ -117,9 +119,9 @@ mod tests {
         assert_eq!(asked("ws7.attic.phalanx"), "ws7 was asked for");
         assert_eq!(asked(&host_of("WS7", "ATTIC")), "ws7 was asked for");
         assert!(asked("ws7.cellar.phalanx").contains("does not know the grid cellar"));
-        let mut watcher = watch("attic").expect("has a guide");
+        let mut watcher = watch("attic", &Needs::default()).expect("has a guide");
         assert_eq!(watcher().expect("knows one"), ["ws7"]);
-        assert!(watch("cellar").is_err());
+        assert!(watch("cellar", &Needs::default()).is_err());
         for other in ["attic.phalanx", "ws7.attic.phalanx.example.invalid"] {
             assert_eq!(meant(&Address { host: other.to_owned(), port: 7400 }), None);
         }

@@ -10,6 +10,9 @@ const DEVICES: [&str; 4] = ["nvidia", "kfd", "dri/renderD", "dxg"];
 const FACTS: [&str; 7] =
     ["bus/pci", "class/drm", "class/kfd", "devices/pci", "devices/virtual/kfd", "module/amdgpu", "module/nvidia"];
 
+/// NVIDIA's number among makers of PCI devices.
+const NVIDIA: &str = "0x10de";
+
 /// The paths that the grant `gpu` opens: devices in `dev` for writing, and facts in `sys` for reading.
 ///
 /// # Errors
@@ -21,6 +24,19 @@ pub(super) fn opened(dev: &Path, sys: &Path) -> Result<(Vec<PathBuf>, Vec<PathBu
         true => Err(format!("cannot grant gpu: {} has no device of a graphics processor", dev.display())),
         false => Ok((devices, beginning(sys, &FACTS))),
     }
+}
+
+/// How many graphics processors the grant `gpu` opens. One of NVIDIA has a device of its own, and with its display driver a second one,
+/// through which programs compute on any card.
+pub(super) fn count(dev: &Path, sys: &Path) -> usize {
+    let named = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let has_number = |name: &String| name["nvidia".len()..].parse::<u32>().is_ok();
+    let numbered = beginning(dev, &["nvidia"]).iter().map(named).filter(has_number).count();
+    let cards: Vec<String> = beginning(dev, &["dri/renderD"]).iter().map(named).collect();
+    let vendor = |card: &String| fs::read_to_string(sys.join("class/drm").join(card).join("device/vendor"));
+    let of_nvidia = cards.iter().filter(|card| vendor(card).is_ok_and(|it| it.trim() == NVIDIA)).count();
+    let of_windows = beginning(dev, &["dxg"]).len();
+    numbered.max(of_nvidia) + (cards.len() - of_nvidia) + of_windows
 }
 
 /// The paths in a folder that begin like this.
@@ -49,6 +65,14 @@ mod tests {
         for name in ["nvidia0", "nvidiactl", "dri/card0", "dri/renderD128", "sda"] {
             fs::write(dev.join(name), "").unwrap();
         }
+        assert_eq!(count(&dev, &sys), 2, "of an unknown maker, and one of NVIDIA");
+        for (card, maker) in [("renderD128", "0x10de\n"), ("renderD129", "0x1002\n")] {
+            fs::write(dev.join("dri").join(card), "").unwrap();
+            fs::create_dir_all(sys.join("class/drm").join(card).join("device")).unwrap();
+            fs::write(sys.join("class/drm").join(card).join("device/vendor"), maker).unwrap();
+        }
+        assert_eq!(count(&dev, &sys), 2, "two devices of the same card, and one of another maker");
+        fs::remove_file(dev.join("dri/renderD129")).unwrap();
         let (mut devices, mut facts) = opened(&dev, &sys).unwrap();
         devices.sort();
         facts.sort();

@@ -62,6 +62,11 @@ pub struct OwnAccounts {
     pub authority: Vec<u8>,
 }
 
+/// How many graphics processors the grant `gpu` opens on this machine.
+pub fn gpus() -> usize {
+    gpu::count(Path::new("/dev"), Path::new("/sys"))
+}
+
 /// The cage of an executor.
 #[derive(Debug, Clone, Default)]
 pub struct Cage {
@@ -169,6 +174,14 @@ impl Cage {
     #[cfg(target_os = "linux")]
     pub(crate) fn account_of(&self, user: &str) -> io::Result<Option<Account>> {
         self.accounts.as_ref().map(|accounts| accounts.of(user)).transpose()
+    }
+
+    /// Whether users' processes find a program of this name, and may run it: on the `PATH` that they have, where the cage opens it.
+    pub fn finds(&self, program: &str) -> bool {
+        let path = self.environment.iter().rfind(|(name, _)| name == "PATH").map(|(_, value)| value);
+        let at = |folder: PathBuf| std::fs::canonicalize(folder.join(program)).ok();
+        let may_run = |file: &PathBuf| paths::is_program(file) && self.paths.as_ref().is_none_or(|it| it.opens(file));
+        path.is_some_and(|path| std::env::split_paths(path).filter_map(at).any(|file| may_run(&file)))
     }
 
     /// Whether the owner's processes on this machine can be told from those in the cage, which may have the same account.

@@ -70,6 +70,17 @@ impl Opened {
         }
         Ok(paths)
     }
+
+    /// Whether a path without symbolic links may be opened.
+    pub(super) fn opens(&self, path: &Path) -> bool {
+        self.readable.iter().chain(&self.writable).any(|it| path.starts_with(it))
+    }
+}
+
+/// Whether this is a file that is run by its name. Users' processes may have another account than this one.
+pub(super) fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
 }
 
 fn read_grant(grant: &str, private: &[PathBuf]) -> Result<(PathBuf, bool), String> {

@@ -52,6 +52,35 @@ fn a_grant_opens_a_folder_for_reading_or_for_writing() {
 }
 
 #[test]
+fn a_program_is_found_on_the_path_where_users_may_run_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let tools = tempfile::tempdir().unwrap();
+    let at = tools.path().display();
+    for (name, mode) in [("tool", 0o755), ("text", 0o644)] {
+        std::fs::write(tools.path().join(name), "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(tools.path().join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    std::fs::create_dir(tools.path().join("folder")).unwrap();
+    let finds = |kind, grants: Vec<String>, path: String, program: &str| {
+        let variables = vec![("PATH".into(), path.into())];
+        Cage::new(Settings { kind, grants, variables, ..Settings::default() }).unwrap().finds(program)
+    };
+    let both = format!("/no/such/folder:{at}:/usr/bin:/bin");
+    for program in ["tool", "sh"] {
+        assert!(finds(Some(Kind::None), Vec::new(), both.clone(), program), "{program}");
+    }
+    for nothing in ["text", "folder", "no-such-program"] {
+        assert!(!finds(Some(Kind::None), Vec::new(), both.clone(), nothing), "{nothing}");
+    }
+    assert!(!finds(Some(Kind::None), Vec::new(), "/no/such/folder".into(), "sh"));
+    if can_cage() {
+        assert!(!finds(None, Vec::new(), both.clone(), "tool"), "the cage does not open it");
+        assert!(finds(None, vec![format!("{at}:ro")], both.clone(), "tool"));
+        assert!(finds(None, Vec::new(), both, "sh"));
+    }
+}
+
+#[test]
 fn without_files_a_process_still_has_a_folder_an_environment_and_no_core_dumps() {
     let own = tempfile::tempdir().unwrap();
     let variables = vec![("LICENCE".into(), "42".into())];

@@ -6,7 +6,7 @@ use crate::dial::{check_version, printable};
 use crate::door::{Peer, refused};
 use crate::learned::log_learned;
 use crate::log::Severity;
-use phalanx_core::hub::{Asking, Refusal, Who};
+use phalanx_core::hub::{Asking, Found, Refusal, Who, are_words};
 use phalanx_core::level::Levels;
 use phalanx_core::wire::hub::{Facts, FromHub, LEVEL, MOST_ADDRESSES, Row, ToHub, are_addresses, are_short};
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode, encode_body};
@@ -161,8 +161,17 @@ impl Hub {
             ToHub::Members { after } => {
                 as_user()?;
                 let after = after.map(|(role, name)| Who { role, name });
-                let (rows, goes_on) = self.page(after.as_ref());
+                let (rows, goes_on) = self.engine().rows(after.as_ref());
+                let (rows, goes_on) = page(rows, goes_on);
                 (FromHub::Members { goes_on, hubs: self.addresses() }, rows)
+            }
+            ToHub::Seek { after, programs } => {
+                let (rows, goes_on) = self.seek(as_user()?, after, &programs)?;
+                (FromHub::Members { goes_on, hubs: self.addresses() }, rows)
+            }
+            ToHub::Has { programs } => {
+                self.engine().answered(linked.number, who, &programs);
+                return Ok(None);
             }
             ToHub::Find { name } => {
                 let rows = vec![self.engine().row_of(&Who::new("executor", &name))?];
@@ -227,16 +236,34 @@ impl Hub {
         if own.is_empty() { vec![SocketAddr::new(from, port).to_string()] } else { own }
     }
 
-    /// A page of members, as the body of an answer: as many as fit.
-    fn page(&self, after: Option<&Who>) -> (Vec<u8>, bool) {
-        let (mut rows, mut goes_on) = self.engine().rows(after);
-        loop {
-            let body = encode_body::<Vec<Row>>(&rows);
-            if body.len() as u64 <= MAX_CONTROL_BODY || rows.len() < 2 {
-                return (body, goes_on);
-            }
-            rows.truncate(rows.len() / 2);
-            goes_on = true;
+    /// A page of members, with what they have answered about programs. Asks those who were not asked.
+    fn seek(
+        &self,
+        by: &str,
+        after: Option<(String, String)>,
+        programs: &[String],
+    ) -> Result<(Vec<u8>, bool), HubError> {
+        if !are_words(programs) {
+            return Err(HubError::Other("these are no names of programs, or too many".to_owned()));
         }
+        let after = after.map(|(role, name)| Who { role, name });
+        let Found { rows, goes_on, questions } = self.engine().seek(signing::now(), by, programs, after.as_ref())?;
+        for (number, programs) in questions {
+            let linked = lock(&self.linked).get(&number).cloned();
+            linked.iter().for_each(|linked| tell(&linked.link, &FromHub::Look { programs: programs.clone() }));
+        }
+        Ok(page(rows, goes_on))
+    }
+}
+
+/// A page of rows, as the body of an answer: as many as fit. Whether there are more.
+fn page(mut rows: Vec<Row>, mut goes_on: bool) -> (Vec<u8>, bool) {
+    loop {
+        let body = encode_body::<Vec<Row>>(&rows);
+        if body.len() as u64 <= MAX_CONTROL_BODY || rows.len() < 2 {
+            return (body, goes_on);
+        }
+        rows.truncate(rows.len() / 2);
+        goes_on = true;
     }
 }

@@ -3,6 +3,7 @@
 use super::AskError;
 use crate::control::{tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, printable, why_unreachable};
+use phalanx_core::hub::HAS;
 use phalanx_core::level::Levels;
 use phalanx_core::wire::hub::{FromHub, LEVEL, Row, ToHub};
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode};
@@ -17,6 +18,7 @@ use phalanx_net::socket::Socket;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The levels of links to a hub.
@@ -25,6 +27,11 @@ pub(super) const LEVELS: Levels = Levels::all(LEVEL);
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// A link whose hub sends nothing for this long is given up.
 pub(super) const SILENCE: Duration = Duration::from_secs(75);
+/// How long executors may take to say which programs they find; and how long while none has said that it finds all of them. A machine
+/// that is frozen says nothing, and delays each question by so much.
+const LOOKING: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
+/// The first pause and the longest one before the hub is asked again what executors have said.
+const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(200)];
 /// Most members that a listing asks for.
 const MOST_MEMBERS: usize = 200_000;
 
@@ -250,10 +257,54 @@ impl AtHub {
     /// # Errors
     /// As [`AtHub::ask`].
     pub fn members(&mut self) -> Result<(Vec<Row>, Vec<String>), AskError> {
+        self.pages(|after| ToHub::Members { after })
+    }
+
+    /// All members. The facts of executors that are here tell which of these programs they find, as far as they have said so. The others
+    /// are asked.
+    ///
+    /// # Errors
+    /// As [`AtHub::ask`].
+    pub fn seek(&mut self, programs: &[String]) -> Result<Vec<Row>, AskError> {
+        match programs.is_empty() {
+            true => Ok(self.members()?.0),
+            false => Ok(self.pages(|after| ToHub::Seek { after, programs: programs.to_vec() })?.0),
+        }
+    }
+
+    /// The same, and waits a moment for those that have not said it.
+    ///
+    /// # Errors
+    /// As [`AtHub::ask`].
+    pub fn seek_and_wait(&mut self, programs: &[String]) -> Result<Vec<Row>, AskError> {
+        let (began, mut pause) = (Instant::now(), PAUSES[0]);
+        loop {
+            let rows = self.seek(programs)?;
+            let here = || rows.iter().filter(|row| row.is_here && row.role == Role::Executor.name());
+            let said = |row: &Row| {
+                let each = programs.iter().map(|it| row.facts.get(&format!("{HAS}{it}")));
+                (
+                    each.clone().all(|it| it.is_some()),
+                    each.flatten().filter(|it| *it == "yes").count() == programs.len(),
+                )
+            };
+            let most = LOOKING[usize::from(!here().any(|row| said(row).1))];
+            if here().all(|row| said(row).0) || began.elapsed() >= most {
+                return Ok(rows);
+            }
+            thread::sleep(pause);
+            pause = PAUSES[1].min(pause * 2);
+        }
+    }
+
+    fn pages(
+        &mut self,
+        request: impl Fn(Option<(String, String)>) -> ToHub,
+    ) -> Result<(Vec<Row>, Vec<String>), AskError> {
         let mut all = Vec::new();
         loop {
             let after = all.last().map(|row: &Row| (row.role.clone(), row.name.clone()));
-            let (answer, body) = self.ask(&ToHub::Members { after })?;
+            let (answer, body) = self.ask(&request(after))?;
             let FromHub::Members { goes_on, hubs } = answer else { return Err(other()) };
             let rows: Vec<Row> = decode(&body).map_err(io::Error::other)?;
             let is_end = !goes_on || rows.is_empty() || all.len() + rows.len() > MOST_MEMBERS;

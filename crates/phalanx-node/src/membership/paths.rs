@@ -3,9 +3,10 @@
 use super::AskError;
 use super::asking::{AtHub, other};
 use crate::control::LEVELS as PROVING;
-use crate::dial::DIAL_PATIENCE;
+use crate::dial::{DIAL_PATIENCE, printable};
+use phalanx_core::hub::Needs;
 use phalanx_core::wire::decode;
-use phalanx_core::wire::hub::{FromHub, Row, ToHub};
+use phalanx_core::wire::hub::{Facts, FromHub, Row, ToHub};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Dialled, Expected, Guide, RELAYED, Target, Watcher, dial, guide, host_of};
 use phalanx_net::forks::lock_soon;
@@ -173,17 +174,24 @@ impl Guide for Paths {
         })
     }
 
-    fn watch(&self) -> Watcher {
+    fn watch(&self, needs: &Needs) -> Watcher {
         let (member, hubs, mut open) = (self.0.member.clone(), self.0.hubs.clone(), None);
+        let (grid, needs) = (self.0.grid.clone(), needs.clone());
         Box::new(move || {
             let mut at_hub = match open.take().filter(|it: &AtHub| !it.has_ended()) {
                 Some(at_hub) => at_hub,
                 None => AtHub::open(&member, &hubs).map_err(io::Error::other)?,
             };
-            let (rows, _) = at_hub.members().map_err(io::Error::other)?;
+            let rows = at_hub.seek(&needs.software).map_err(io::Error::other)?;
             open = Some(at_hub);
-            let here = rows.into_iter().filter(|row| row.is_here && row.role == Role::Executor.name());
-            Ok(here.map(|row| row.name).collect())
+            let here = rows.iter().filter(|row| row.is_here && row.role == Role::Executor.name());
+            let here: Vec<(&str, &Facts)> = here.map(|row| (row.name.as_str(), &row.facts)).collect();
+            let meeting = here.iter().filter(|(_, facts)| needs.are_met(facts));
+            let meeting: Vec<String> = meeting.map(|(name, _)| (*name).to_owned()).collect();
+            match meeting.is_empty() && !needs.is_empty() {
+                true => Err(io::Error::new(io::ErrorKind::NotFound, printable(&needs.unmet(&grid, &here)))),
+                false => Ok(meeting),
+            }
         })
     }
 }

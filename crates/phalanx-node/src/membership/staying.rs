@@ -7,6 +7,7 @@ use crate::dial::{DIAL_PATIENCE, printable};
 use crate::learned::log_learned;
 use crate::log::{Log, Severity};
 use crate::quota::Quota;
+use phalanx_core::hub::are_words;
 use phalanx_core::wire::hub::{Facts, FromHub, ToHub};
 use phalanx_core::wire::{VERSION, decode};
 use phalanx_net::address::Address;
@@ -36,6 +37,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Most connections that are made at a time at the hub's request.
 const MOST_COMING: usize = 64;
+/// Most looks for programs at a time. Each takes a moment, unless a folder is on another machine that does not answer.
+const MOST_LOOKING: usize = 4;
 
 /// The addresses and facts that an executor tells a hub.
 #[derive(Debug, Clone, Default)]
@@ -65,6 +68,9 @@ impl Telling {
 /// Takes a connection that a hub relays.
 pub type Come = Box<dyn Fn(Socket) + Send + Sync>;
 
+/// Whether users' processes find a program of this name here.
+pub type Finds = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// The stay of an executor at its hub. It ends when it is dropped.
 pub struct Stay {
     shared: Arc<Shared>,
@@ -88,6 +94,8 @@ struct Shared {
     member: Member,
     telling: Telling,
     come: Come,
+    finds: Finds,
+    looking: Arc<Quota>,
     /// The connections to a hub that are being made for other members.
     coming: Arc<Quota>,
     log: Log,
@@ -113,11 +121,19 @@ impl Stay {
     ///
     /// # Errors
     /// The system starts no thread.
-    pub fn begin(member: Member, hubs: Vec<String>, telling: Telling, come: Come, log: Log) -> io::Result<Stay> {
+    pub fn begin(
+        member: Member,
+        hubs: Vec<String>,
+        telling: Telling,
+        (come, finds): (Come, Finds),
+        log: Log,
+    ) -> io::Result<Stay> {
         let status = "the hub was not reached yet".to_owned();
         let state = Mutex::new(State { hubs, is_over: false, link: None, status, was_in: false, expelled: None });
         let coming = Quota::new("connections that the hub asks for", MOST_COMING, MOST_COMING);
-        let shared = Arc::new(Shared { member, telling, come, coming, log, state, changed: Condvar::new() });
+        let looking = Quota::new("looks for programs", MOST_LOOKING, MOST_LOOKING);
+        let changed = Condvar::new();
+        let shared = Arc::new(Shared { member, telling, come, finds, looking, coming, log, state, changed });
         let staying = shared.clone();
         let thread = thread::Builder::new().name("phalanx-member".into()).spawn(move || staying.stay())?;
         Ok(Stay { shared, thread: Some(thread) })
@@ -282,6 +298,24 @@ impl Shared {
         let _ = thread::Builder::new().name("phalanx-relayed".into()).spawn(dial);
     }
 
+    /// Looks for programs, and tells the hub. Not in the thread of the link, which must not wait for a disk.
+    fn look(self: &Arc<Shared>, programs: Vec<String>, link: &Arc<Link>) {
+        if !are_words(&programs) {
+            return link.close();
+        }
+        let entered = match self.looking.enter("the hub") {
+            Ok(entered) => entered,
+            Err(why) => return self.log.limited(Severity::Warning, "too much is looked for", why.to_string()),
+        };
+        let (shared, link) = (self.clone(), link.clone());
+        let look = move || {
+            let _entered = entered;
+            let programs = programs.into_iter().map(|it| ((shared.finds)(&it), it)).map(|(found, it)| (it, found));
+            tell(&link, &ToHub::Has { programs: programs.collect() });
+        };
+        let _ = thread::Builder::new().name("phalanx-look".into()).spawn(look);
+    }
+
     fn serve(self: &Arc<Shared>, at_hub: AtHub) -> Result<(), AskError> {
         let (hub, way) = (at_hub.address().clone(), at_hub.way());
         let AtHub { link: ending, reader, news, .. } = at_hub;
@@ -292,6 +326,7 @@ impl Shared {
             match decode(&frame.header) {
                 Ok(FromHub::Beat) => {}
                 Ok(FromHub::Come { token }) => self.come(token, &hub),
+                Ok(FromHub::Look { programs }) => self.look(programs, link),
                 Ok(FromHub::Renewed) => self.take_certificate(&frame.body),
                 Ok(FromHub::News(message)) => match lock(&news).as_mut().map(|news| news.hear(message, &frame.body)) {
                     Some(Ok(learned)) => log_learned(&self.log, &learned, "the hub"),

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use crate::{next_line, options};
-use phalanx_core::hub::Token;
+use phalanx_core::hub::{Needs, Token};
 use phalanx_core::level::Policy;
 use phalanx_core::space::Options as SpaceOptions;
 use phalanx_core::wire::VERSION;
@@ -11,6 +11,7 @@ use phalanx_core::wire::hub::{FromHub, ToHub};
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Authority, Member, Role};
 use phalanx_node::asked::ask_all;
+use phalanx_node::cage::{Cage, Settings};
 use phalanx_node::dialler::Dialler;
 use phalanx_node::executor::{Executor, Options};
 use phalanx_node::hub::{Founded, Hub, HubServer, Place};
@@ -105,7 +106,8 @@ impl Lab {
     fn executor(&self, name: &str, telling: Telling) -> (Executor, Member) {
         let joined = join(&self.invite(Role::Executor, 1), name).unwrap();
         let member = self.member(name, &joined.identity, Role::Executor);
-        let options = Options { spaces: Some(ServerOptions::default()), ..options() };
+        let cage = Cage::new(Settings::default()).unwrap();
+        let options = Options { spaces: Some(ServerOptions::default()), cage, ..options() };
         let executor = Executor::start("127.0.0.1:0", member.clone(), options, Log::nowhere()).unwrap();
         executor.stay(joined.hubs, telling).unwrap();
         assert!(executor.wait_for_hub(PATIENCE), "{:?}", executor.hub_status());
@@ -251,6 +253,42 @@ fn an_executor_is_where_the_hub_sees_it_and_where_its_own_network_does() {
     assert_eq!(enter(&["10.0.0.2:7400"], 7400), ["127.0.0.1:7400", "10.0.0.2:7400"]);
     assert_eq!(enter(&["127.0.0.1:7400"], 7400), ["127.0.0.1:7400"]);
     assert_eq!(enter(&["ws7.example.org:7500"], 0), ["ws7.example.org:7500"], "it knows better");
+}
+
+#[test]
+fn executors_say_which_programs_they_find_and_users_alone_ask() {
+    let lab = Lab::new();
+    let (_executor, ws7) = lab.executor("ws7", Telling::default());
+    let programs = ["sh", "no-such-program"].map(str::to_owned);
+    let mut hub = lab.at_hub(&lab.ada());
+    let rows = hub.seek_and_wait(&programs).unwrap();
+    let facts = &rows.iter().find(|row| row.name == "ws7").unwrap().facts;
+    let told = ["has sh", "has no-such-program"].map(|name| facts.get(name).map(String::as_str));
+    assert_eq!(told, [Some("yes"), Some("no")]);
+    for wrong in [vec!["/bin/sh".to_owned()], vec!["x".to_owned(); 17]] {
+        assert!(refusal(hub.seek(&wrong)).contains("no names of programs"));
+    }
+    assert!(refusal(lab.at_hub(&ws7).seek(&programs)).contains("only owners"), "an executor is no user");
+}
+
+#[test]
+fn a_watcher_sees_the_executors_that_have_what_is_needed() {
+    let lab = Lab::new();
+    let telling = |label: &str| Telling {
+        facts: [("labels".to_owned(), label.to_owned()), ("cores".to_owned(), "2".to_owned())].into(),
+        ..Telling::default()
+    };
+    let _both = ["one", "two"].map(|name| lab.executor(name, telling(&format!("lab-{name} all"))));
+    Paths::register("cellar", lab.ada(), lab.hubs.clone(), HashMap::new());
+    let seen = |label: &str, cores| {
+        let needs = Needs { cores, labels: vec![label.to_owned()], ..Needs::default() };
+        phalanx_net::dial::watch("cellar", &needs).unwrap()()
+    };
+    assert_eq!(seen("all", 2).unwrap(), ["one", "two"]);
+    assert_eq!(seen("lab-two", 1).unwrap(), ["two"]);
+    let none = seen("lab-two", 3).unwrap_err();
+    assert_eq!(none.kind(), std::io::ErrorKind::NotFound);
+    assert!(none.to_string().starts_with("no executor of the grid cellar has 3 cores: one lacks 3 cores"), "{none}");
 }
 
 #[test]
