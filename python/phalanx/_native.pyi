@@ -56,6 +56,7 @@ __all__ = [
     "hub_leave",
     "hub_members",
     "hub_renew",
+    "hub_status",
     "is_locked_grid",
     "issue_member",
     "issued_certificates",
@@ -86,6 +87,10 @@ _Dialler = tuple[str | None, dict[str, str], str | None, list[str], dict[str, st
 _Issued = tuple[str, str, str, str, int, str, bool, bool]
 _KnownMember = tuple[str, str, str]
 _Needs = tuple[int, int, int, list[str], list[str]]
+_Running = tuple[str, str, str | None, bool, int, int]
+_Told = tuple[int, int, list[_Running], int, int, str]
+_Executor = tuple[str, bool, int, _Told | None]
+_Relay = tuple[tuple[str, str], tuple[str, str], int, int]
 _HubMember = tuple[str, str, str | None, bool, int, int, dict[str, str]]
 
 _Target = tuple[int, int] | None
@@ -658,6 +663,7 @@ def found_member(issuer: str, role: str, name: str, hours: float) -> str: ...
 def token_parts(token: str, /) -> tuple[str, str, list[str], str]: ...
 def join_grid(token: str, name: str) -> tuple[str, str, list[str], str, str]: ...
 def hub_members(dialler: _Dialler, hubs: list[str], programs: list[str] = ...) -> list[_HubMember]: ...
+def hub_status(dialler: _Dialler, hubs: list[str]) -> tuple[list[_Executor], list[_Relay], int, int]: ...
 def hub_invite(dialler: _Dialler, hubs: list[str], role: str, uses: int, seconds: int) -> str: ...
 def hub_expel(dialler: _Dialler, hubs: list[str], name: str) -> int: ...
 def hub_leave(dialler: _Dialler, hubs: list[str]) -> None: ...

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 from api.hubs import PATIENCE, PHALANX, Site, site
@@ -94,6 +95,54 @@ class TestAGrid:
         run = ["mpirun", "--grid", "lab", "--needs", "label=lab-b,cores=1", "-n", "2", "--no-prefix", "echo", "hello"]
         assert grid.say("bob", *run) == "hello\n" * 2
         assert grid.members()["ws7"]["facts"]["labels"] == "lab-b"
+
+    def test_members_see_what_runs_and_for_whom(self, grid: Site) -> None:
+        def running() -> dict[tuple[str, str], dict[str, Any]]:
+            found = json.loads(grid.say("hub", "status", "--json"))
+            (ws7,) = (it for it in found["executors"] if it["name"] == "ws7")
+            assert (ws7["is_here"], ws7["interpreters"]) == (True, 2)
+            assert ws7["used"] <= 2
+            return {(it["user"], it["what"]): it for it in ws7["running"]}
+
+        until(lambda: not running(), timeout=PATIENCE, what="the end of what ran before")
+        program = """
+        import sys
+        with px.Grid("lab").space("ws7/words") as space:
+            with px.Grid("lab").only("ws7").manager(contract=px.ParDegree(2)) as manager:
+                assert list(manager.map(abs, [-1, -2])) == [1, 2]
+                print("runs", flush=True)
+                space.in_("end")
+        """
+        command = [sys.executable, "-c", "import phalanx as px\n" + dedent(program)]
+        files = grid.folder / "program"
+        process = Process(command, title="a manager", files=files, cwd=grid.folder, env=grid.env("bob"))
+        grid.started.append(process)
+        process.line("runs", timeout=PATIENCE)
+        until(
+            lambda: {("bob", "interpreters"), ("bob", "spaces")} <= set(running()), timeout=PATIENCE, what="what runs"
+        )
+        found = running()[("bob", "interpreters")]
+        assert (found["count"], found["is_relayed"]) == (2, False)
+        assert found["level"] in ("clear", "safe", "private")
+        assert "bob: 2 interpreters (" in grid.say("bob", "status", "lab")
+        grid.python("bob", 'px.Grid("lab").space("ws7/words").out("end")')
+        assert process.wait(timeout=PATIENCE) == 0, process.report()
+        until(lambda: not running(), timeout=PATIENCE, what="the end of what runs")
+        crash = """
+        import os
+        with px.Grid("lab").only("ws7").manager(contract=px.ParDegree(1)) as manager:
+            try:
+                manager.submit(os.abort).result()
+            except px.errors.CulpritError:
+                pass
+        """
+        grid.python("bob", crash)
+
+        def losses() -> list[str]:
+            found = json.loads(grid.say("bob", "status", "--json"))
+            return [it["last_loss"] for it in found["executors"] if it["lost"]]
+
+        until(lambda: any("bob was killed by signal 6" in it for it in losses()), timeout=PATIENCE, what="a loss")
 
     def test_copies(self, grid: Site) -> None:
         program = f"""

@@ -40,7 +40,7 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
-        "accounts quota",
+        "accounts activity quota",
         "cage control credit delegated ending explain files given known_members lines log scratch tables threads turn",
         "learned",
         "confined dial dialler door journal keeper printing prints recruit rules",

@@ -76,6 +76,11 @@ impl Relayed {
         Ok(self.copied.load(Ordering::Relaxed))
     }
 
+    /// How many bytes were copied so far, both ways.
+    pub fn copied(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
+    }
+
     /// Ends both connections.
     pub fn end(&self) {
         self.ends.iter().for_each(Socket::shut_down);

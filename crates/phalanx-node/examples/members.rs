@@ -4,9 +4,11 @@
 //! has let all in, and ends when it is killed.
 
 use phalanx_core::hub::Token;
+use phalanx_core::wire::hub::Status;
 use phalanx_net::identity::{Member, Role};
+use phalanx_net::socket::Socket;
 use phalanx_node::log::Log;
-use phalanx_node::membership::{Stay, Telling, join};
+use phalanx_node::membership::{Resident, Stay, Telling, join};
 use std::env;
 use std::error::Error;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,6 +20,21 @@ const AT_ONCE: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Failure = Box<dyn Error + Send + Sync>;
+
+/// An executor that runs nothing.
+struct Nobody;
+
+impl Resident for Nobody {
+    fn come(&self, _: Socket) {}
+
+    fn finds(&self, _: &str) -> bool {
+        false
+    }
+
+    fn status(&self) -> Status {
+        Status::default()
+    }
+}
 
 fn main() -> Result<(), Failure> {
     let words: Vec<String> = env::args().collect();
@@ -50,7 +67,7 @@ fn stay(token: &Token, number: u32) -> Result<Stay, Failure> {
     let facts = [("cores", "8"), ("memory", "34359738368"), ("python", "3.13"), ("system", "Linux 6.12.0")];
     let facts = facts.map(|(name, fact)| (name.to_owned(), fact.to_owned())).into();
     let telling = Telling { port: 7400, facts, ..Telling::default() };
-    let stay = Stay::begin(member, joined.hubs, telling, (Box::new(drop), Box::new(|_| false)), Log::nowhere())?;
+    let stay = Stay::begin(member, joined.hubs, telling, Box::new(Nobody), Log::nowhere())?;
     match stay.waiting().until_in(PATIENCE) {
         true => Ok(stay),
         false => Err(format!("ws{number}: {}", stay.status()).into()),

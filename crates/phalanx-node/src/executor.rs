@@ -1,6 +1,7 @@
 //! The executor's driver: the service on a donated machine. It starts interpreters for the users it accepts. It ends them when
 //! they are released, when their user is gone, and when the service itself ends.
 
+use crate::activity::{Activity, Tally};
 use crate::cage::{Bars, Cage};
 use crate::confined::Confined;
 use crate::control::{self, Pulse, tell, tell_with, turn_away};
@@ -10,7 +11,7 @@ use crate::hub::Hub;
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::learned::log_learned;
 use crate::log::{Log, Severity};
-use crate::membership::{Stay, Telling};
+use crate::membership::{Resident, Stay, Telling};
 use crate::places::{Given, Holder, Overdue, Places, Request, SHARE_PATIENCE};
 use crate::quota::{Entered, Quota};
 #[cfg(target_os = "linux")]
@@ -18,7 +19,8 @@ use crate::ranks::serve::{Folders, Terms, serve as serve_program};
 use crate::space::{ServerOptions, Service as Spaces, listen_at_path};
 use crate::threads::{THREADS, most_links};
 use crate::transfer::{Exports, Service as Transfers, most_open};
-use phalanx_core::level::{LevelSet, Levels, Mark, Policy};
+use phalanx_core::level::{Level, LevelSet, Levels, Mark, Policy};
+use phalanx_core::wire::hub::{Status, What};
 #[cfg(target_os = "linux")]
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, Version, decode, encode};
@@ -28,7 +30,7 @@ use phalanx_net::link::Link;
 use phalanx_net::news::Exchange;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::runtime::Place as Path;
-use phalanx_net::socket::Listener;
+use phalanx_net::socket::{Listener, Socket};
 use phalanx_net::sync::lock;
 use std::any::Any;
 use std::cell::RefCell;
@@ -122,7 +124,28 @@ struct Service {
     closed: AtomicBool,
     spaces: Option<Spaces>,
     transfers: Transfers,
+    activity: Activity,
     log: Log,
+}
+
+/// The executor as its hub sees it.
+struct AtHub {
+    service: Arc<Service>,
+    door: Arc<Door>,
+}
+
+impl Resident for AtHub {
+    fn come(&self, socket: Socket) {
+        self.door.clone().bring(socket);
+    }
+
+    fn finds(&self, program: &str) -> bool {
+        self.service.options.cage.finds(program)
+    }
+
+    fn status(&self) -> Status {
+        self.service.status()
+    }
 }
 
 /// Ends whatever a session started, however its serving ends.
@@ -214,6 +237,8 @@ fn requests_of_a_user(capacity: u32) -> usize {
 struct Started {
     process: Arc<Mutex<Process>>,
     token: Token,
+    /// The level of its data link, for what is not marked.
+    level: Level,
     /// The place, given back when this is dropped.
     _place: Box<dyn Any + Send>,
 }
@@ -268,6 +293,7 @@ impl Executor {
             closed: AtomicBool::new(false),
             spaces,
             transfers,
+            activity: Activity::default(),
             log: log.clone(),
         });
         let serving = service.clone();
@@ -304,13 +330,10 @@ impl Executor {
     /// # Errors
     /// The system starts no thread.
     pub fn stay(&self, hubs: Vec<String>, telling: Telling) -> io::Result<()> {
-        let door = self.door.clone();
-        let come = move |socket| door.clone().bring(socket);
+        let resident = AtHub { service: self.service.clone(), door: self.door.clone() };
         let telling = Telling { port: self.address.port(), ..telling };
         let (member, log) = (self.service.member.clone(), self.service.log.clone());
-        let cage = self.service.options.cage.clone();
-        let finds = move |program: &str| cage.finds(program);
-        let stay = Stay::begin(member, hubs, telling, (Box::new(come), Box::new(finds)), log)?;
+        let stay = Stay::begin(member, hubs, telling, Box::new(resident), log)?;
         drop(lock(&self.stay).replace(stay));
         Ok(())
     }
@@ -358,6 +381,22 @@ impl Drop for Executor {
 }
 
 impl Service {
+    /// What runs here now, and for whom.
+    fn status(&self) -> Status {
+        let mut tally = Tally::default();
+        for session in lock(&self.sessions).values() {
+            for started in lock(&session.interpreters).values() {
+                let link = (Some(started.level), Some(session.from));
+                tally.add(&session.user, What::Interpreters, link, 1, 0);
+            }
+        }
+        let (used, ranks) = self.places.in_use();
+        ranks.iter().for_each(|(user, count)| tally.add(user, What::Ranks, (None, None), *count, 0));
+        self.transfers.count(&mut tally);
+        self.spaces.iter().for_each(|spaces| spaces.count(&mut tally));
+        self.activity.status(Instant::now(), (self.options.capacity, used), tally)
+    }
+
     fn serve(&self, peer: Peer, wanted: Wanted) -> io::Result<()> {
         match wanted {
             Wanted::Control => self.serve_user(peer),
@@ -608,7 +647,7 @@ impl Service {
         let process = Process::start(&self.options.command, &begin, Some(&bars))?;
         let process = Arc::new(Mutex::new(process));
         lock(&self.expecting).insert(token, (session.from, process.clone()));
-        lock(&session.interpreters).insert(request, Started { process, token, _place: place });
+        lock(&session.interpreters).insert(request, Started { process, token, level: levels.base, _place: place });
         Ok((token, own.certificate.to_vec()))
     }
 
@@ -624,7 +663,12 @@ impl Service {
     fn end(&self, session: &Session, request: u32) -> Option<String> {
         let started = lock(&session.interpreters).remove(&request)?;
         lock(&self.expecting).remove(&started.token);
-        let how = lock(&started.process).end();
+        let mut process = lock(&started.process);
+        let ended_by_itself = process.has_ended();
+        let how = process.end();
+        if ended_by_itself {
+            self.activity.note_end(&session.user, &how);
+        }
         Some(how)
     }
 

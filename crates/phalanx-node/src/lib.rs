@@ -32,6 +32,7 @@ pub mod turn;
 
 #[cfg(target_os = "linux")]
 mod accounts;
+mod activity;
 mod confined;
 mod control;
 mod credit;

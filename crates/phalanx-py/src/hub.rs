@@ -3,7 +3,8 @@
 use crate::errors::{identity, raise};
 use crate::grid::{Dialler, at_files};
 use phalanx_core::hub::Token;
-use phalanx_core::wire::hub::{Facts, Row};
+use phalanx_core::level::Level;
+use phalanx_core::wire::hub::{Facts, RelayedRow, Row, Running, Status, StatusRow};
 use phalanx_net::identity::{Authority, Member, Role, first_certificate, role_and_name, to_hex};
 use phalanx_node::hub as node;
 use phalanx_node::log::{Log, Severity};
@@ -193,6 +194,39 @@ pub fn hub_members(
 ) -> PyResult<Vec<MemberRow>> {
     let rows = at_hub(py, dialler, &hubs, |hub| hub.seek_and_wait(&programs))?;
     Ok(rows.into_iter().map(row).collect())
+}
+
+/// What an executor runs of one kind, for Python: the user, what it is, the level of the links, whether they are relayed, how many there
+/// are, and bytes a second.
+type RunningRow = (String, &'static str, Option<&'static str>, bool, u32, u64);
+/// What an executor has told, for Python: its places, those in use, what it runs, how many kinds were left out, and losses.
+type ToldRow = (u32, u32, Vec<RunningRow>, u32, u64, String);
+/// An executor, for Python: its name, whether it is here, since when, and what it has told.
+type ExecutorRow = (String, bool, u64, Option<ToldRow>);
+/// A relayed link, for Python: the role and name of both ends, bytes, and seconds.
+type RelayRow = ((String, String), (String, String), u64, u64);
+
+fn running(Running { user, what, level, is_relayed, count, rate }: Running) -> RunningRow {
+    (user, what.name(), level.map(Level::name), is_relayed, count, rate)
+}
+
+fn told(Status { capacity, used, running: all, more, lost, last_loss }: Status) -> ToldRow {
+    (capacity, used, all.into_iter().map(running).collect(), more, lost, last_loss)
+}
+
+/// What the executors of a grid run; the links that the hub relays, those with most bytes first; how many it relays; and the bytes
+/// that it has relayed.
+#[pyfunction]
+pub fn hub_status(
+    py: Python<'_>,
+    dialler: Dialler,
+    hubs: Vec<String>,
+) -> PyResult<(Vec<ExecutorRow>, Vec<RelayRow>, u32, u64)> {
+    let found = at_hub(py, dialler, &hubs, AtHub::statuses)?;
+    let executor = |StatusRow { name, is_here, since, status }: StatusRow| (name, is_here, since, status.map(told));
+    let relay = |RelayedRow { ends: [one, other], bytes, seconds }: RelayedRow| (one, other, bytes, seconds);
+    let executors = found.executors.into_iter().map(executor).collect();
+    Ok((executors, found.relayed.into_iter().map(relay).collect(), found.relays, found.bytes))
 }
 
 /// An invitation for so many members in this role, for so many seconds, as the token that is typed.

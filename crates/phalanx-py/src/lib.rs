@@ -59,6 +59,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hub::token_parts, module)?)?;
     module.add_function(wrap_pyfunction!(hub::join_grid, module)?)?;
     module.add_function(wrap_pyfunction!(hub::hub_members, module)?)?;
+    module.add_function(wrap_pyfunction!(hub::hub_status, module)?)?;
     module.add_function(wrap_pyfunction!(hub::hub_invite, module)?)?;
     module.add_function(wrap_pyfunction!(hub::hub_expel, module)?)?;
     module.add_function(wrap_pyfunction!(hub::hub_leave, module)?)?;

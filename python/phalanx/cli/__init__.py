@@ -2,7 +2,8 @@
 ``phalanx cp``, ``phalanx demo``, ``phalanx deploy``, ``phalanx doctor``, ``phalanx executor``, ``phalanx expel``,
 ``phalanx explain``, ``phalanx grid``, ``phalanx grids``, ``phalanx help``, ``phalanx invite``, ``phalanx join``,
 ``phalanx known``, ``phalanx leave``, ``phalanx ls``, ``phalanx members``, ``phalanx mpicc``, ``phalanx mpicxx``,
-``phalanx mpirun``, ``phalanx rm``, ``phalanx service``, ``phalanx space``, ``phalanx sync``, ``phalanx up``."""
+``phalanx mpirun``, ``phalanx rm``, ``phalanx service``, ``phalanx space``, ``phalanx status``, ``phalanx sync``,
+``phalanx up``."""
 
 from __future__ import annotations
 
@@ -46,6 +47,7 @@ MODULES = {
     "rm": "rm",
     "service": "service",
     "space": "space",
+    "status": "status",
     "sync": "sync",
     "up": "up",
 }

@@ -6,6 +6,7 @@
 mod needs;
 mod record;
 mod seeking;
+mod status;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -15,7 +16,7 @@ pub use record::{Change, Good, Id, Invitation, Member, State, Who};
 pub use seeking::{Found, Question};
 pub use token::{Token, TokenError};
 
-use crate::wire::hub::{Facts, MOST_ROWS, Row};
+use crate::wire::hub::{Facts, MOST_ROWS, Row, Status};
 use seeking::{Answers, Sought};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -101,6 +102,8 @@ struct Presence {
     facts: Facts,
     /// The programs that it was asked for.
     answers: Answers,
+    /// What it runs, as it told last.
+    status: Option<Status>,
 }
 
 /// The result of ending memberships: the certificates to revoke, and the changes to store.
@@ -304,7 +307,10 @@ impl Hub {
             facts.insert(AT_HUB.to_owned(), "yes".to_owned());
         }
         (member.addresses, member.facts, member.seen) = (addresses.clone(), facts.clone(), now);
-        self.present.insert(who.clone(), Presence { link, since: now, addresses, facts, answers: Answers::default() });
+        self.present.insert(
+            who.clone(),
+            Presence { link, since: now, addresses, facts, answers: Answers::default(), status: None },
+        );
         Ok(())
     }
 

@@ -16,6 +16,10 @@ pub const MOST_ROWS: usize = 200;
 pub const MOST_FACTS: usize = 32;
 /// Longest name of a fact, and longest fact, in bytes.
 pub const LONGEST_FACT: usize = 200;
+/// Most entries of what an executor runs. What it runs beside these is counted only.
+pub const MOST_RUNNING: usize = 64;
+/// Most relayed links that a hub lists.
+pub const MOST_RELAYED: usize = 100;
 /// Most addresses of a member or of a hub.
 pub const MOST_ADDRESSES: usize = 8;
 
@@ -26,6 +30,12 @@ pub type Facts = BTreeMap<String, String>;
 pub fn are_short(facts: &Facts) -> bool {
     let is_short = |text: &String| text.len() <= LONGEST_FACT;
     facts.len() <= MOST_FACTS && facts.iter().all(|(name, fact)| is_short(name) && is_short(fact))
+}
+
+/// Whether what an executor tells of itself has an acceptable length.
+pub fn is_short(status: &Status) -> bool {
+    let are_short = status.running.iter().all(|it| it.user.len() <= LONGEST_FACT);
+    status.running.len() <= MOST_RUNNING && are_short && status.last_loss.len() <= LONGEST_FACT
 }
 
 /// Whether these can be the addresses of a member.
@@ -68,6 +78,10 @@ pub enum ToHub {
     Seek { after: Option<(String, String)>, programs: Vec<String> },
     /// An executor answers which of the programs are found.
     Has { programs: BTreeMap<String, bool> },
+    /// An executor tells what it runs now, because that has changed.
+    Status(Status),
+    /// A user asks what the executors after the one of this name run, and what the hub relays.
+    Statuses { after: Option<String> },
 }
 
 /// A message from a hub.
@@ -104,6 +118,8 @@ pub enum FromHub {
     News(News),
     /// To an executor: which of these programs does it find for its users?
     Look { programs: Vec<String> },
+    /// The body has a page of what executors run, an encoded [`Statuses`]. `goes_on`: there are more after the last one.
+    Statuses { goes_on: bool },
 }
 
 /// A member, as a hub lists it.
@@ -123,4 +139,100 @@ pub struct Row {
     pub until: u64,
     /// What it has told about its machine.
     pub facts: Facts,
+}
+
+/// What a user's program has at an executor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum What {
+    /// Interpreters of a manager.
+    Interpreters,
+    /// Processes of a message passing program.
+    Ranks,
+    /// Copies from or to the machine.
+    Copies,
+    /// Links to tuple spaces.
+    Spaces,
+}
+
+impl What {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            What::Interpreters => "interpreters",
+            What::Ranks => "ranks",
+            What::Copies => "copies",
+            What::Spaces => "spaces",
+        }
+    }
+}
+
+/// So many of what one user has at an executor, with links of the same kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    /// The user.
+    pub user: String,
+    /// What it is.
+    pub what: What,
+    /// The level of the links. `None`: the links are the processes' own.
+    pub level: Option<Level>,
+    /// Whether the links are relayed.
+    pub is_relayed: bool,
+    /// How many there are.
+    pub count: u32,
+    /// Bytes a second over these links in the last second or longer, with two digits. The links of interpreters and ranks are their own.
+    pub rate: u64,
+}
+
+/// What an executor runs, as it tells its hub.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// How many places it has.
+    pub capacity: u32,
+    /// How many are in use.
+    pub used: u32,
+    /// What it runs, for whom.
+    pub running: Vec<Running>,
+    /// How many entries were left out.
+    pub more: u32,
+    /// How many interpreters were lost since the executor started: they ended by a signal, or with an exit status that is not 0.
+    pub lost: u64,
+    /// How the last one ended. Empty: none was lost.
+    pub last_loss: String,
+}
+
+/// An executor, and what it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusRow {
+    /// The executor's name.
+    pub name: String,
+    /// Whether it is here now.
+    pub is_here: bool,
+    /// Since when it is here, or was here last: seconds since 1970.
+    pub since: u64,
+    /// What it has told. `None`: nothing yet, or it is not here.
+    pub status: Option<Status>,
+}
+
+/// A link that a hub relays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayedRow {
+    /// The role and name of the member that has asked for the link, and of the one that it leads to.
+    pub ends: [(String, String); 2],
+    /// How many bytes were relayed, both ways.
+    pub bytes: u64,
+    /// For how many seconds it is open.
+    pub seconds: u64,
+}
+
+/// A page of what executors run. The first page has what the hub relays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statuses {
+    /// The executors.
+    pub executors: Vec<StatusRow>,
+    /// The relayed links with the most bytes.
+    pub relayed: Vec<RelayedRow>,
+    /// How many links are relayed now.
+    pub relays: u32,
+    /// How many bytes were relayed since the hub started.
+    pub bytes: u64,
 }

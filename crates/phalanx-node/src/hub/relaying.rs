@@ -10,13 +10,14 @@ use crate::door::{Peer, refused};
 use crate::quota::{Entered, Quota};
 use crate::transfer::most_open;
 use phalanx_core::hub::Who;
-use phalanx_core::wire::hub::FromHub;
+use phalanx_core::wire::hub::{FromHub, MOST_RELAYED, RelayedRow};
 use phalanx_net::identity::random_token;
 use phalanx_net::relay::Relayed;
 use phalanx_net::socket::Socket;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -38,15 +39,42 @@ pub fn quota() -> Arc<Quota> {
 /// The links that the hub carries, with the members at their ends. A link ends when one of its members is expelled, or when the hub
 /// ends.
 #[derive(Default)]
-pub struct Carried(Mutex<HashMap<u64, (Ends, Arc<Relayed>)>>);
+pub struct Carried {
+    now: Mutex<HashMap<u64, Link>>,
+    /// The bytes of links that have ended.
+    bytes: AtomicU64,
+}
+
+/// A link that is carried.
+struct Link {
+    ends: Ends,
+    relayed: Arc<Relayed>,
+    since: Instant,
+}
 
 type Ends = [Who; 2];
 
 impl Carried {
     /// Ends the links of these members.
     pub fn end(&self, is_meant: impl Fn(&Who) -> bool) {
-        let carried = lock(&self.0);
-        carried.values().filter(|(ends, _)| ends.iter().any(&is_meant)).for_each(|(_, relayed)| relayed.end());
+        let now = lock(&self.now);
+        now.values().filter(|link| link.ends.iter().any(&is_meant)).for_each(|link| link.relayed.end());
+    }
+
+    /// The links with the most bytes, the number of all, and all bytes that were relayed.
+    pub fn rows(&self) -> (Vec<RelayedRow>, u32, u64) {
+        let now = lock(&self.now);
+        let row = |link: &Link| RelayedRow {
+            ends: link.ends.clone().map(|Who { role, name }| (role, name)),
+            bytes: link.relayed.copied(),
+            seconds: link.since.elapsed().as_secs(),
+        };
+        let mut rows: Vec<RelayedRow> = now.values().map(row).collect();
+        let count = rows.len() as u32;
+        let bytes = rows.iter().map(|row| row.bytes).sum::<u64>() + self.bytes.load(Ordering::Relaxed);
+        rows.sort_by(|one, other| other.bytes.cmp(&one.bytes).then_with(|| one.ends.cmp(&other.ends)));
+        rows.truncate(MOST_RELAYED);
+        (rows, count, bytes)
     }
 }
 
@@ -122,9 +150,11 @@ impl Hub {
         peer.proved();
         if let Some((relayed, ends, _entered)) = self.meetings.arrive(token, peer.socket) {
             let (began, relayed) = (signing::now(), Arc::new(relayed));
-            lock(&self.carried.0).insert(peer.number, (ends, relayed.clone()));
+            let link = Link { ends, relayed: relayed.clone(), since: Instant::now() };
+            lock(&self.carried.now).insert(peer.number, link);
             let carried = if self.is_closed() { Ok(0) } else { relayed.carry() };
-            lock(&self.carried.0).remove(&peer.number);
+            lock(&self.carried.now).remove(&peer.number);
+            self.carried.bytes.fetch_add(relayed.copied(), Ordering::Relaxed);
             let bytes = carried?;
             self.log.debug(format!("relayed {bytes} bytes in {} s", signing::now().saturating_sub(began)));
         }

@@ -8,7 +8,9 @@ use crate::learned::log_learned;
 use crate::log::Severity;
 use phalanx_core::hub::{Asking, Found, Refusal, Who, are_words};
 use phalanx_core::level::Levels;
-use phalanx_core::wire::hub::{Facts, FromHub, LEVEL, MOST_ADDRESSES, Row, ToHub, are_addresses, are_short};
+use phalanx_core::wire::hub::{
+    Facts, FromHub, LEVEL, MOST_ADDRESSES, Row, Statuses, ToHub, are_addresses, are_short, is_short,
+};
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode, encode_body};
 use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
@@ -169,6 +171,18 @@ impl Hub {
                 let (rows, goes_on) = self.seek(as_user()?, after, &programs)?;
                 (FromHub::Members { goes_on, hubs: self.addresses() }, rows)
             }
+            ToHub::Status(status) => {
+                if linked.role != Role::Executor || !is_short(&status) {
+                    return Err(HubError::Other("only executors tell what they run, and tell little".to_owned()));
+                }
+                self.engine().runs(linked.number, who, status);
+                return Ok(None);
+            }
+            ToHub::Statuses { after } => {
+                as_user()?;
+                let (statuses, goes_on) = self.statuses(after.as_deref());
+                (FromHub::Statuses { goes_on }, statuses)
+            }
             ToHub::Has { programs } => {
                 self.engine().answered(linked.number, who, &programs);
                 return Ok(None);
@@ -234,6 +248,21 @@ impl Hub {
         let own = hubs.iter().filter_map(|hub| Some(format!("{}:{port}", hub.rsplit_once(':')?.0)));
         let own: Vec<String> = own.collect();
         if own.is_empty() { vec![SocketAddr::new(from, port).to_string()] } else { own }
+    }
+
+    /// A page of what executors run, as the body of an answer: as many as fit. The first page has what is relayed.
+    fn statuses(&self, after: Option<&str>) -> (Vec<u8>, bool) {
+        let (executors, mut goes_on) = self.engine().statuses(after);
+        let (relayed, relays, bytes) = if after.is_none() { self.carried.rows() } else { Default::default() };
+        let mut statuses = Statuses { executors, relayed, relays, bytes };
+        loop {
+            let body = encode_body(&statuses);
+            if body.len() as u64 <= MAX_CONTROL_BODY || statuses.executors.len() < 2 {
+                return (body, goes_on);
+            }
+            statuses.executors.truncate(statuses.executors.len() / 2);
+            goes_on = true;
+        }
     }
 
     /// A page of members, with what they have answered about programs. Asks those who were not asked.

@@ -5,7 +5,7 @@ use crate::control::{tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, printable, why_unreachable};
 use phalanx_core::hub::HAS;
 use phalanx_core::level::Levels;
-use phalanx_core::wire::hub::{FromHub, LEVEL, Row, ToHub};
+use phalanx_core::wire::hub::{FromHub, LEVEL, Row, Statuses, ToHub};
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Expected, Judge, dial};
@@ -294,6 +294,29 @@ impl AtHub {
             }
             thread::sleep(pause);
             pause = PAUSES[1].min(pause * 2);
+        }
+    }
+
+    /// What all executors run, and what the hub relays.
+    ///
+    /// # Errors
+    /// As [`AtHub::ask`].
+    pub fn statuses(&mut self) -> Result<Statuses, AskError> {
+        let mut all = Statuses::default();
+        loop {
+            let after = all.executors.last().map(|row| row.name.clone());
+            let is_first = after.is_none();
+            let (answer, body) = self.ask(&ToHub::Statuses { after })?;
+            let FromHub::Statuses { goes_on } = answer else { return Err(other()) };
+            let Statuses { executors, relayed, relays, bytes } = decode(&body).map_err(io::Error::other)?;
+            if is_first {
+                (all.relayed, all.relays, all.bytes) = (relayed, relays, bytes);
+            }
+            let is_end = !goes_on || executors.is_empty() || all.executors.len() + executors.len() > MOST_MEMBERS;
+            all.executors.extend(executors);
+            if is_end {
+                return Ok(all);
+            }
         }
     }
 

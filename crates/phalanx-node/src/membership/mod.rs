@@ -8,7 +8,7 @@ mod staying;
 pub use asking::{AtHub, hub_address};
 pub use joining::{Joined, come_back, join, why};
 pub use paths::Paths;
-pub use staying::{BEAT, Come, Finds, Stay, Telling};
+pub use staying::{BEAT, Resident, Stay, Telling};
 
 use phalanx_net::identity::IdentityError;
 use std::io;

@@ -8,7 +8,7 @@ use crate::learned::log_learned;
 use crate::log::{Log, Severity};
 use crate::quota::Quota;
 use phalanx_core::hub::are_words;
-use phalanx_core::wire::hub::{Facts, FromHub, ToHub};
+use phalanx_core::wire::hub::{Facts, FromHub, Status, ToHub};
 use phalanx_core::wire::{VERSION, decode};
 use phalanx_net::address::Address;
 use phalanx_net::dial::dial;
@@ -65,11 +65,15 @@ impl Telling {
     }
 }
 
-/// Takes a connection that a hub relays.
-pub type Come = Box<dyn Fn(Socket) + Send + Sync>;
-
-/// Whether users' processes find a program of this name here.
-pub type Finds = Box<dyn Fn(&str) -> bool + Send + Sync>;
+/// The executor that stays.
+pub trait Resident: Send + Sync {
+    /// Takes a connection that a hub relays.
+    fn come(&self, socket: Socket);
+    /// Whether users' processes find a program of this name here.
+    fn finds(&self, program: &str) -> bool;
+    /// What the executor runs now. This is called once a second.
+    fn status(&self) -> Status;
+}
 
 /// The stay of an executor at its hub. It ends when it is dropped.
 pub struct Stay {
@@ -93,8 +97,7 @@ impl Waiting {
 struct Shared {
     member: Member,
     telling: Telling,
-    come: Come,
-    finds: Finds,
+    resident: Box<dyn Resident>,
     looking: Arc<Quota>,
     /// The connections to a hub that are being made for other members.
     coming: Arc<Quota>,
@@ -125,7 +128,7 @@ impl Stay {
         member: Member,
         hubs: Vec<String>,
         telling: Telling,
-        (come, finds): (Come, Finds),
+        resident: Box<dyn Resident>,
         log: Log,
     ) -> io::Result<Stay> {
         let status = "the hub was not reached yet".to_owned();
@@ -133,7 +136,7 @@ impl Stay {
         let coming = Quota::new("connections that the hub asks for", MOST_COMING, MOST_COMING);
         let looking = Quota::new("looks for programs", MOST_LOOKING, MOST_LOOKING);
         let changed = Condvar::new();
-        let shared = Arc::new(Shared { member, telling, come, finds, looking, coming, log, state, changed });
+        let shared = Arc::new(Shared { member, telling, resident, looking, coming, log, state, changed });
         let staying = shared.clone();
         let thread = thread::Builder::new().name("phalanx-member".into()).spawn(move || staying.stay())?;
         Ok(Stay { shared, thread: Some(thread) })
@@ -288,7 +291,7 @@ impl Shared {
         let dial = move || {
             let _entered = entered;
             match dial(&(&hub).into(), DIAL_PATIENCE).and_then(|dialled| dialled.through(token, DIAL_PATIENCE)) {
-                Ok(socket) => (shared.come)(socket),
+                Ok(socket) => shared.resident.come(socket),
                 Err(error) => {
                     let what = "a member that the hub brings was not reached";
                     shared.log.limited(Severity::Warning, what, format!("{what}: {error}"));
@@ -310,10 +313,24 @@ impl Shared {
         let (shared, link) = (self.clone(), link.clone());
         let look = move || {
             let _entered = entered;
-            let programs = programs.into_iter().map(|it| ((shared.finds)(&it), it)).map(|(found, it)| (it, found));
+            let programs =
+                programs.into_iter().map(|it| (shared.resident.finds(&it), it)).map(|(found, it)| (it, found));
             tell(&link, &ToHub::Has { programs: programs.collect() });
         };
         let _ = thread::Builder::new().name("phalanx-look".into()).spawn(look);
+    }
+
+    /// Tells the hub what the executor runs if that has changed, at most once a second.
+    fn tell_status(&self, link: &Link, told: &mut (Option<Instant>, Option<Status>)) {
+        if told.0.is_some_and(|when| when.elapsed() < PAUSE) {
+            return;
+        }
+        told.0 = Some(Instant::now());
+        let status = self.resident.status();
+        if told.1.as_ref() != Some(&status) {
+            tell(link, &ToHub::Status(status.clone()));
+            told.1 = Some(status);
+        }
     }
 
     fn serve(self: &Arc<Shared>, at_hub: AtHub) -> Result<(), AskError> {
@@ -321,6 +338,7 @@ impl Shared {
         let AtHub { link: ending, reader, news, .. } = at_hub;
         let (link, news) = (&ending.0, Mutex::new(news));
         let (heard, asked) = (Mutex::new(Instant::now()), Mutex::new((Instant::now(), None::<Instant>)));
+        let told = Mutex::new((None::<Instant>, None::<Status>));
         let on_frame = |frame: Frame| {
             *lock(&heard) = Instant::now();
             match decode(&frame.header) {
@@ -349,6 +367,7 @@ impl Shared {
                 asked.0 = now;
                 tell(link, &ToHub::Beat);
             }
+            self.tell_status(link, &mut lock(&told));
             let is_near = self.member.validity().is_ok_and(|it| it.is_near_end());
             if is_near && asked.1.is_none_or(|last| now - last >= SILENCE) {
                 asked.1 = Some(now);

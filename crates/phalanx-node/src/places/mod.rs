@@ -12,7 +12,7 @@ pub use desk::{Given, Overdue, Request, SHARE_PATIENCE, Wanted};
 use desk::Desk;
 use phalanx_net::sync::lock;
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -79,6 +79,16 @@ impl Drop for Kept {
 impl Places {
     pub fn new(capacity: u32) -> Arc<Places> {
         Arc::new(Places { capacity, state: Mutex::default(), given_back: Condvar::new() })
+    }
+
+    /// How many places are in use, and how many of them each user's ranks use.
+    pub fn in_use(&self) -> (u32, BTreeMap<String, u32>) {
+        let state = lock(&self.state);
+        let mut ranks = BTreeMap::new();
+        for (holder, used) in state.used.iter().filter(|(_, used)| used[Model::Ranks as usize] > 0) {
+            *ranks.entry(holder.user.clone()).or_default() += used[Model::Ranks as usize];
+        }
+        (state.total(), ranks)
     }
 
     pub fn share(self: &Arc<Places>, holder: Holder, model: Model) -> Share {
@@ -180,6 +190,20 @@ mod tests {
         drop((kept, both));
         assert_eq!((interpreters.free(), ranks.free()), (4, 4));
         assert!(lock(&places.state).used.is_empty());
+    }
+
+    #[test]
+    fn places_in_use_are_counted_once_and_ranks_by_user() {
+        let places = Places::new(9);
+        let keep =
+            |user, program, model, count| share(&places, user, program, model).keep(count).expect("there is room");
+        let _kept = [
+            keep("ada", 1, Model::Interpreters, 2),
+            keep("ada", 1, Model::Ranks, 3),
+            keep("ada", 2, Model::Ranks, 1),
+            keep("bob", 1, Model::Interpreters, 2),
+        ];
+        assert_eq!(places.in_use(), (6, BTreeMap::from([("ada".to_owned(), 4)])));
     }
 
     #[test]

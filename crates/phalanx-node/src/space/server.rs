@@ -6,12 +6,14 @@ use super::log::replicated;
 use super::session::{MOST_UNOPENED, Session, turn_away};
 use super::visitor::{Visitor, share};
 use super::{Access, Caps, Directory, Hosted, Place, Spaces, Who};
+use crate::activity::Tally;
 use crate::door::{Door, Peer, Wanted, check_accepted, refused};
 use crate::log::{Log, Severity};
 use crate::threads::most_links;
 use phalanx_core::error::SpaceError;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy, Reach};
 use phalanx_core::wire::Version;
+use phalanx_core::wire::hub::What;
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::{Finisher, Link, Reader};
@@ -20,7 +22,7 @@ use phalanx_net::socket::Listener;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -75,10 +77,11 @@ pub(crate) struct Service {
     log: Log,
 }
 
-/// A client that is being served, and its user.
+/// A client that is being served, its user, and where it comes from.
 struct Served {
     link: Arc<Link>,
     user: Option<Arc<str>>,
+    from: Option<IpAddr>,
 }
 
 /// Removes the link from the list when its serving ends, however it ends.
@@ -140,8 +143,9 @@ impl Service {
         };
         peer.proved();
         peer.socket.end_when_silent(SILENCE)?;
+        let from = peer.from;
         let (link, reader) = Link::direct(peer.socket, shaken, MOST_UNOPENED)?;
-        if let Err(error) = self.add(peer.number, &link, &visitor) {
+        if let Err(error) = self.add(peer.number, &link, &visitor, from) {
             return Err(self.turn_away(&link, reader, &visitor, error));
         }
         let _leaving = Leaving { service: self, number: peer.number };
@@ -154,6 +158,16 @@ impl Service {
             self.log.limited(Severity::Warning, &format!("cut off: {error}"), text);
         }
         Ok(())
+    }
+
+    /// Counts the clients that are served, but for processes of the server's own user.
+    pub fn count(&self, tally: &mut Tally) {
+        for Served { link, user, from } in lock(&self.links).values() {
+            let Some(user) = user else { continue };
+            let counters = link.counters();
+            let bytes = counters.received.load(Ordering::Relaxed).saturating_add(counters.sent.load(Ordering::Relaxed));
+            tally.add(user, What::Spaces, (Some(link.levels().base), *from), 1, bytes);
+        }
     }
 
     /// Accepts every user, unless there is a list of accepted users. Members in other roles are accepted if a rule names their
@@ -186,7 +200,7 @@ impl Service {
         }
     }
 
-    fn add(&self, number: u64, link: &Arc<Link>, visitor: &Visitor) -> Result<(), SpaceError> {
+    fn add(&self, number: u64, link: &Arc<Link>, visitor: &Visitor, from: Option<IpAddr>) -> Result<(), SpaceError> {
         let full = |what: &str, most| Err(SpaceError::Full { what: what.to_owned(), most });
         let mut links = lock(&self.links);
         let most = self.options.sessions as u64;
@@ -197,7 +211,7 @@ impl Service {
         if user.is_some() && links.values().filter(|one| one.user == user).count() as u64 >= share {
             return full("clients of one user at this server", share);
         }
-        links.insert(number, Served { link: link.clone(), user });
+        links.insert(number, Served { link: link.clone(), user, from });
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use phalanx_core::hub::{Needs, Token};
 use phalanx_core::level::Policy;
 use phalanx_core::space::Options as SpaceOptions;
 use phalanx_core::wire::VERSION;
-use phalanx_core::wire::hub::{FromHub, ToHub};
+use phalanx_core::wire::hub::{FromHub, Running, Status, StatusRow, ToHub, What};
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Authority, Member, Role};
 use phalanx_node::asked::ask_all;
@@ -289,6 +289,63 @@ fn a_watcher_sees_the_executors_that_have_what_is_needed() {
     let none = seen("lab-two", 3).unwrap_err();
     assert_eq!(none.kind(), std::io::ErrorKind::NotFound);
     assert!(none.to_string().starts_with("no executor of the grid cellar has 3 cores: one lacks 3 cores"), "{none}");
+}
+
+/// Opens a space at a member, whose name leads there.
+fn open_space(grid: &str, name: &str, ada: &Member) -> Arc<Client> {
+    let at = Address { host: format!("{name}.{grid}.phalanx"), port: 7400 };
+    let named = HashMap::from([(at.to_string(), name.to_owned())]);
+    let (dialler, create) = (Some(Dialler::new(ada.clone(), named, None)), Some(SpaceOptions::default()));
+    let connect = Connect { policy: Policy::default(), dialler, create, members: Vec::new(), patience: PATIENCE };
+    Client::connect(format!("{at}/todo").parse().unwrap(), &connect).unwrap()
+}
+
+#[test]
+fn members_see_what_executors_run_and_what_the_hub_relays() {
+    let lab = Lab::new();
+    let unreachable = Telling { addresses: vec!["127.0.0.1:1".to_owned()], ..Telling::default() };
+    let (_far, far) = lab.executor("far", unreachable);
+    let (_near, _) = lab.executor("near", Telling::default());
+    let ada = lab.ada();
+    Paths::register("loft", ada.clone(), lab.hubs.clone(), HashMap::new());
+    let mut hub = lab.at_hub(&ada);
+    let mut wait = |what: &str, is_so: &dyn Fn(&[StatusRow]) -> bool| {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let found = hub.statuses().unwrap();
+            if is_so(&found.executors) {
+                return found;
+            }
+            assert!(Instant::now() < until, "{what}: {found:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let idle = Status { capacity: 1, ..Status::default() };
+    let are_idle = |rows: &[StatusRow]| rows.iter().all(|row| row.is_here && row.status.as_ref() == Some(&idle));
+    assert_eq!(wait("nothing runs", &are_idle).relays, 0);
+    let clients = ["far", "near"].map(|name| open_space("loft", name, &ada));
+    let running = |row: &StatusRow| row.status.as_ref().map(|it| it.running.clone()).unwrap_or_default();
+    let found = wait("two clients", &|rows| rows.iter().all(|row| !running(row).is_empty()));
+    for (row, is_relayed) in found.executors.iter().zip([true, false]) {
+        let [Running { user, what, level, is_relayed: is, count, .. }] = &running(row)[..] else { panic!("{row:?}") };
+        assert_eq!((user.as_str(), *what, *is, *count), ("ada", What::Spaces, is_relayed, 1), "{row:?}");
+        assert!(level.is_some());
+    }
+    let who = |role: &str, name: &str| (role.to_owned(), name.to_owned());
+    let relay = &found.relayed[0];
+    assert_eq!((found.relays, &relay.ends), (1, &[who("user", "ada"), who("executor", "far")]));
+    assert!(relay.bytes > 0);
+    clients.iter().for_each(|client| client.close());
+    wait("the end of both", &are_idle);
+    let until = Instant::now() + PATIENCE;
+    while wait("the end of both", &are_idle).relays > 0 {
+        assert!(Instant::now() < until, "the relayed link has not ended");
+    }
+    assert!(wait("the end", &are_idle).bytes > 0, "what was relayed is remembered");
+    assert!(refusal(lab.at_hub(&far).statuses()).contains("may not do this"), "an executor is no user");
+    let long = Status { last_loss: "x".repeat(201), ..Status::default() };
+    assert!(refusal(lab.at_hub(&far).ask(&ToHub::Status(long))).contains("tell little"));
+    assert!(refusal(lab.at_hub(&ada).ask(&ToHub::Status(Status::default()))).contains("only executors"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The executor's service of transfers: which users it serves, from which folders, over which streams.
 
 use super::transfers::{Gathering, Token, Transfers};
+use crate::activity::Tally;
 use crate::control::{tell, turn_away};
 use crate::door::{Peer, refused};
 use crate::log::Log;
@@ -16,6 +17,7 @@ use crate::transfer::files;
 use crate::transfer::system;
 use phalanx_core::level::{Level, LevelSet, Mark, Policy};
 use phalanx_core::wire::Version;
+use phalanx_core::wire::hub::What;
 use phalanx_core::wire::transfer::{
     Direction, LEAST_LIMIT, MOST_BODY, MOST_PATH, MOST_STREAMS, Message, Request, Target, Totals,
 };
@@ -127,6 +129,14 @@ impl Service {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         lock(&self.transfers).waiting.values().for_each(|one| one.end.common().link.close());
+    }
+
+    /// Counts the copies that go on here.
+    pub fn count(&self, tally: &mut Tally) {
+        for copy in lock(&self.transfers).waiting.values() {
+            let link = (Some(copy.protection.level), Some(copy.from));
+            tally.add(&copy.user, What::Copies, link, 1, copy.end.progress().0);
+        }
     }
 
     pub(super) fn is_closed(&self) -> bool {
