@@ -1,10 +1,12 @@
-//! Frames between managers, executors and interpreters, as a peer could send them.
+//! Frames between managers, executors, interpreters and hubs, as a peer could send them.
 //!
 //! Nothing may panic or take memory on the peer's word, and whatever is understood must come out as it went in.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use phalanx_core::hub::Needs;
+use phalanx_core::wire::hub::{Facts, FromHub, Row, Statuses, ToHub};
 use phalanx_core::wire::{
     FromExecutor, FromInterpreter, News, PREFIX, Prefix, Shape, ToExecutor, ToInterpreter, Tokens,
 };
@@ -19,6 +21,12 @@ fuzz_target!(|bytes: &[u8]| {
     same_again::<ToExecutor>(header);
     same_again::<FromExecutor>(header);
     same_again::<News>(header);
+    same_again::<ToHub>(header);
+    same_again::<FromHub>(header);
+    same_again::<Statuses>(header);
+    for row in same_again::<Vec<Row>>(header).unwrap_or_default() {
+        judge(&row.facts);
+    }
     if let Some(ToInterpreter::Fire { shape, .. } | ToInterpreter::Ahead { shape, .. }) = same_again(header) {
         tokens(shape, body);
     }
@@ -26,6 +34,14 @@ fuzz_target!(|bytes: &[u8]| {
         tokens(shape, body);
     }
 });
+
+/// A member meets needs, or lacks something that is told in few words.
+fn judge(facts: &Facts) {
+    let words = || vec!["ffmpeg".to_owned()];
+    let needs = Needs { cores: 2, memory: 1 << 32, gpus: 1, software: words(), labels: words() };
+    assert_eq!(needs.are_met(facts), needs.lacks(facts).is_empty());
+    assert!(needs.unmet("lab", &[("ws7", facts)]).len() < 400);
+}
 
 /// A shape that fits its body cuts it into tokens, and each of them can be taken alone.
 fn tokens(shape: Shape, body: &[u8]) {
