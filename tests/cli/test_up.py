@@ -316,6 +316,30 @@ class TestComingAndGoing:
         until(lambda: len(running.stdout().splitlines()) > before + 50, timeout=PATIENCE, what="results without ws1")
         assert "ws2" not in running.stdout()
 
+    def test_when_the_last_member_that_meets_the_needs_is_gone_the_error_says_what_the_others_lack(
+        self, lab: Site
+    ) -> None:
+        lab.join("ws1", lab.up(), "--label", "wanted")
+        lab.await_members(ws1=True)
+        program = """
+        import time
+        with px.Manager("lab", needs=px.needs(label="wanted"), patience=5) as manager:
+            try:
+                for _ in manager.compute(lambda number: time.sleep(0.05), range(10**6), ordered=False):
+                    print("result", flush=True)
+            except px.errors.LostError as error:
+                print(error)
+        """
+        command = [sys.executable, "-c", "import phalanx as px\n" + dedent(program)]
+        running = Process(command, title="a manager", files=lab.folder / "lost", cwd=lab.folder, env=lab.env("hub"))
+        lab.started.append(running)
+        running.line("result", timeout=PATIENCE)
+        lab.kill("ws1")
+        assert running.wait(timeout=PATIENCE) == 0, running.report()
+        told = running.lines()[-1]
+        assert told.startswith("no interpreter is left, and none can be recruited: ")
+        assert "no executor of the grid lab has the label wanted: " in told
+
     def test_a_hub_that_is_killed_comes_back_with_all_it_knew(self, lab: Site) -> None:
         lab.join("ws7", lab.up())
         lab.await_members(ws7=True)
