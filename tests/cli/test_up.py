@@ -143,6 +143,14 @@ class TestAGrid:
             return [it["last_loss"] for it in found["executors"] if it["lost"]]
 
         until(lambda: any("bob was killed by signal 6" in it for it in losses()), timeout=PATIENCE, what="a loss")
+        crash = """
+        try:
+            px.Grid("lab").only("ws7").mpirun(["sh", "-c", "kill -SEGV $$"], n=1)
+        except px.errors.RanksError:
+            pass
+        """
+        grid.python("bob", crash)
+        until(lambda: any("a rank of bob was" in it for it in losses()), timeout=PATIENCE, what="the loss of a rank")
 
     def test_copies(self, grid: Site) -> None:
         program = f"""

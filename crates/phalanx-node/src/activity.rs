@@ -43,7 +43,19 @@ impl Activity {
         if is_usual && !how.contains("out of memory") {
             return;
         }
-        let mut last = format!("an interpreter of {user} was {how}").replace("was exited", "exited");
+        self.note_loss(format!("an interpreter of {user} was {how}").replace("was exited", "exited"));
+    }
+
+    /// Notes that a signal has ended a rank. Those by which programs are ended are no losses.
+    #[cfg(target_os = "linux")]
+    pub fn note_signal(&self, user: &str, signal: i32) {
+        if ![libc::SIGHUP, libc::SIGINT, libc::SIGKILL, libc::SIGTERM].contains(&signal) {
+            let signal = phalanx_core::launch::signal_name(signal);
+            self.note_loss(format!("a rank of {user} was killed by signal {signal}"));
+        }
+    }
+
+    fn note_loss(&self, mut last: String) {
         let most = LONGEST_FACT.min(last.len());
         last.truncate((0..=most).rev().find(|at| last.is_char_boundary(*at)).unwrap_or_default());
         let mut losses = lock(&self.losses);
@@ -150,6 +162,16 @@ mod tests {
         let status = activity.status(Instant::now(), (1, 0), tally);
         assert!(is_short(&status), "{status:?}");
         assert_eq!(status.more, 9);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn ranks_are_lost_by_signals_that_end_no_program() {
+        let activity = Activity::default();
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGKILL, libc::SIGTERM, libc::SIGSEGV] {
+            activity.note_signal("ada", signal);
+        }
+        assert_eq!(*lock(&activity.losses), (1, "a rank of ada was killed by signal 11 (SIGSEGV)".into()));
     }
 
     #[test]

@@ -124,7 +124,7 @@ struct Service {
     closed: AtomicBool,
     spaces: Option<Spaces>,
     transfers: Transfers,
-    activity: Activity,
+    activity: Arc<Activity>,
     log: Log,
 }
 
@@ -293,7 +293,7 @@ impl Executor {
             closed: AtomicBool::new(false),
             spaces,
             transfers,
-            activity: Activity::default(),
+            activity: Arc::default(),
             log: log.clone(),
         });
         let serving = service.clone();
@@ -515,6 +515,7 @@ impl Service {
             folders: &self.folders,
             take_overdue: &|| self.places.overdue(Instant::now()).into_iter().for_each(|late| self.take(late)),
             closed: &self.closed,
+            activity: &self.activity,
         };
         serve_program(&link, reader, &terms);
         self.log.info(format!("{user}'s message passing program is gone"));

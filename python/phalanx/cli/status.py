@@ -47,8 +47,8 @@ def status(name: str | None, watch: bool, as_json: bool) -> None:
     """Show what the machines of a grid run, and for whom.
 
     Executors tell their hub what they run when it changes, at most once a second: the places in use, the programs of
-    each user, the levels of their links, whether these are relayed, and interpreters that were lost. The hub tells
-    which links it relays. Only members of the grid can ask.
+    each user, the levels of their links, whether these are relayed, and interpreters and ranks that were lost. The hub
+    tells which links it relays. Only members of the grid can ask.
 
     GRID is the only grid that you have joined, unless you name one.
     """

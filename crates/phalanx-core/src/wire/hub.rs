@@ -194,7 +194,7 @@ pub struct Status {
     pub running: Vec<Running>,
     /// How many entries were left out.
     pub more: u32,
-    /// How many interpreters were lost since the executor started: they ended by a signal, or with an exit status that is not 0.
+    /// How many interpreters and ranks were lost since the executor started: interpreters by a signal or an exit status, ranks by a signal.
     pub lost: u64,
     /// How the last one ended. Empty: none was lost.
     pub last_loss: String,

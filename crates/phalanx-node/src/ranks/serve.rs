@@ -3,6 +3,7 @@
 use super::delegated_file::DelegatedFile;
 use super::machine::{Event, Machine};
 use super::streams::{self, Taker};
+use crate::activity::Activity;
 use crate::cage::Cage;
 use crate::control::{Pulse, tell};
 use crate::credit::Credit;
@@ -10,7 +11,7 @@ use crate::places::{Holder, Model, Places, Share, Wanted};
 use crate::scratch::Folder;
 use bytes::Bytes;
 use phalanx_core::level::{LevelSet, Mark, Policy};
-use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
+use phalanx_core::wire::machines::{Exit, FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
 use phalanx_core::wire::ranks::{CHECKPOINTS, Entry, MOST_RANKS, ToRank, frame};
 use phalanx_core::wire::{Given, Version, decode, encode};
 use phalanx_net::frames::Frame;
@@ -64,6 +65,8 @@ pub struct Terms<'a> {
     pub take_overdue: &'a dyn Fn(),
     /// Set when the executor ends.
     pub closed: &'a AtomicBool,
+    /// What the executor's hub is told.
+    pub activity: &'a Arc<Activity>,
 }
 
 /// The folders of programs that have a link, by the user and the program's token.
@@ -296,11 +299,15 @@ impl Serving<'_> {
         let part = self.part.clone().ok_or_else(|| io::Error::other("nothing was begun"))?;
         let (events, mut places, mut living) = (self.link.clone(), self.places.take(), part.count());
         let address = self.offered.get(self.machine as usize).map(|(ip, _)| *ip);
+        let (activity, user) = (self.terms.activity.clone(), self.terms.user.to_owned());
         let on_event = move |event| {
             let message = match event {
                 Event::Said { rank, message } => FromMachine::Said { rank, message },
                 Event::Nonsense { rank } => FromMachine::Nonsense { rank },
                 Event::Ended { rank, exit } => {
+                    if let Exit::Signal(signal) = exit {
+                        activity.note_signal(&user, signal);
+                    }
                     living -= 1;
                     // freed before the last end is reported, so that its reader sees the places as free
                     drop(places.take_if(|_| living == 0));
