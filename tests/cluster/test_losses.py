@@ -101,7 +101,8 @@ def test_a_machine_that_is_lost_at_the_very_start_costs_no_result(grid: Grid, fa
 @pytest.mark.parametrize("fault", [kill_interpreter, freeze_machine, silence])
 def test_small_tasks_of_which_many_travel_together_come_once_too(grid: Grid, fault: Fault) -> None:
     left, right = grid.executors("left", "right")
-    farm = grid.farm([left, right], seconds=0, count=10_000)
+    # Long enough that the fault comes while it runs, on a busy machine too: 10 000 tasks took 1.3 s.
+    farm = grid.farm([left, right], seconds=0, count=40_000)
     farm.results(at_least=1)
     fault(farm, left)
     farm.complete()
