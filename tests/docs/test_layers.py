@@ -40,8 +40,8 @@ MODULES = {
         "root",
     ],
     "phalanx-node": [
-        "accounts activity quota",
-        "cage control credit delegated ending explain files given known_members lines log scratch tables threads turn",
+        "accounts activity quota threads",
+        "cage control credit delegated ending explain files given known_members lines log scratch tables turn",
         "learned",
         "confined dial dialler door journal keeper printing prints recruit rules",
         "interpreter space",
