@@ -664,12 +664,9 @@ impl Service {
     fn end(&self, session: &Session, request: u32) -> Option<String> {
         let started = lock(&session.interpreters).remove(&request)?;
         lock(&self.expecting).remove(&started.token);
-        let mut process = lock(&started.process);
-        let ended_by_itself = process.has_ended();
-        let how = process.end();
-        if ended_by_itself {
-            self.activity.note_end(&session.user, &how);
-        }
+        let how = lock(&started.process).end();
+        // Its manager may release it before this executor has noticed that it died. So only the way of its end counts.
+        self.activity.note_end(&session.user, &how);
         Some(how)
     }
 

@@ -6,6 +6,7 @@ import functools
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -26,9 +27,11 @@ from phalanx.words import CAGES, Cage
 
 T = TypeVar("T")
 
-#: Seconds between two looks at the certificate, and at signals: a wait without an end would not hear signals on every
-#: system.
+#: Seconds between two looks at signals and the hub: a wait without an end would not hear signals on every system.
 _LOOK = 0.5
+#: Seconds between two looks at the certificate, which read it: at each of the others they were most of what an
+#: executor at rest computes.
+_LOOK_AT_CERTIFICATE = 5.0
 
 
 class Donating(NamedTuple):
@@ -223,11 +226,14 @@ class Ending:
     def wait(self, executor: _native.Executor | None = None, hub: _native.Hub | None = None) -> None:
         """Waits for the end. An executor looks after its certificate meanwhile. Raises IdentityError if it is no member
         of its grid any more, and SpaceError if the hub cannot store what it decides."""
+        looked = -_LOOK_AT_CERTIFICATE
         while not self._stop.wait(_LOOK):
             if hub is not None and hub.has_failed:
                 raise SpaceError("the hub has ended, because it cannot write to its folder; its output says why")
             if executor is None:
                 continue
-            executor.look_at_certificate()
+            if time.monotonic() - looked >= _LOOK_AT_CERTIFICATE:
+                executor.look_at_certificate()
+                looked = time.monotonic()
             if (why := executor.expelled) is not None:
                 raise IdentityError(f"this machine is no executor of its grid any more: {why}")
