@@ -222,13 +222,16 @@ impl Places {
 }
 
 impl Share {
-    /// Waits for places for so many ranks: other users are asked for them, and they are kept as they become free, as far as they
-    /// are within the user's share.
-    pub fn want(&self, count: u32) -> Wanted {
+    /// Waits for places for so many ranks: other users are asked for them, and free places are kept, as far as they are within the
+    /// user's share. The wait replaces the `earlier` one in one step, so that no kept place goes to another user in between.
+    pub fn want(&self, count: u32, earlier: Option<Wanted>) -> Wanted {
         let mut state = lock(&self.places.state);
-        let number = state.desk.wanted.last_key_value().map_or(0, |(last, _)| last + 1);
-        state.desk.wanted.insert(number, (self.holder.clone(), count.min(self.places.capacity)));
-        Wanted { places: self.places.clone(), number }
+        let wanted = &mut state.desk.wanted;
+        let next = || wanted.last_key_value().map_or(0, |(last, _)| last + 1);
+        let number = earlier.as_ref().map_or_else(next, |earlier| earlier.number);
+        wanted.insert(number, (self.holder.clone(), count.min(self.places.capacity)));
+        drop(state);
+        earlier.unwrap_or_else(|| Wanted { places: self.places.clone(), number })
     }
 }
 

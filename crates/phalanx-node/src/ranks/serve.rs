@@ -213,10 +213,8 @@ impl Serving<'_> {
     fn offer(&mut self, program: [u8; 16], wants: u32) {
         let holder = Holder { user: self.terms.user.to_owned(), program };
         let share = self.share.insert(self.terms.places.share(holder, Model::Ranks));
-        self.wanted = None; // an earlier wait does not count twice
-        if self.part.is_none() && wants > 0 {
-            self.wanted = Some(share.want(wants));
-        }
+        let earlier = self.wanted.take();
+        self.wanted = (self.part.is_none() && wants > 0).then(|| share.want(wants, earlier));
         let (capacity, free, fair) = (self.terms.capacity, share.free(), share.fair());
         tell(self.link, &FromMachine::Offer { capacity, free, fair, phalanx: self.terms.phalanx.0.clone() });
     }

@@ -243,7 +243,7 @@ fn launcher_beside_a_manager(wants: u32) -> (Machine, crate::places::Share, Want
     machine.look(0, 0);
     let ranks = machine.places.share(holder(10), Model::Ranks);
     assert_eq!((ranks.free(), ranks.fair()), (0, 2));
-    let wanted = ranks.want(wants);
+    let wanted = ranks.want(wants, None);
     (machine, ranks, wanted)
 }
 
@@ -286,6 +286,18 @@ fn places_are_taken_for_a_launcher_also_when_no_manager_looks() {
 }
 
 #[test]
+fn a_launcher_that_asks_again_waits_once() {
+    let (mut machine, ranks, wanted) = launcher_beside_a_manager(1);
+    assert_eq!(machine.look(0, 0).0, Some(3));
+    let wanted = ranks.want(2, Some(wanted));
+    assert_eq!(machine.look(0, 0).0, Some(2));
+    let wanted = ranks.want(1, Some(wanted));
+    assert_eq!((machine.look(0, 0).0, lock(&machine.places.state).desk.wanted.len()), (Some(3), 1));
+    drop(wanted);
+    assert_eq!(machine.look(0, 0).0, None);
+}
+
+#[test]
 fn a_launcher_that_is_gone_waits_for_nothing() {
     let (mut machine, _ranks, wanted) = launcher_beside_a_manager(2);
     machine.look(0, 0);
@@ -306,6 +318,6 @@ fn a_program_waits_only_for_places_beside_those_of_its_interpreters() {
     machine.look(0, 0);
     let ranks = machine.places.share(holder(10), Model::Ranks);
     assert_eq!((ranks.free(), ranks.fair()), (1, 2));
-    let _wanted = ranks.want(2);
+    let _wanted = ranks.want(2, None);
     assert_eq!(machine.look(0, 10).0, Some(2));
 }
