@@ -114,8 +114,9 @@ def _member(row: Row) -> Member:
     told = facts.items() if isinstance(facts, dict) else [(None, None)]
     if not all(isinstance(word, str) and isinstance(fact, str) for word, fact in told):
         raise IdentityError(f"an entry has facts that are none: {row!r:.200}")
-    return Member(name, role, address, is_here, _time(since), _time(until), dict(facts))
+    return Member(name, role, address, is_here, moment(since), moment(until), dict(facts))
 
 
-def _time(seconds: int) -> datetime:
+def moment(seconds: int) -> datetime:
+    """The time so many seconds after the beginning of 1970. What Python's calendar lacks is the nearest that it has."""
     return datetime.fromtimestamp(min(max(seconds, 0), _LAST), timezone.utc)

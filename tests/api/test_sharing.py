@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import cloudpickle
@@ -60,14 +61,27 @@ def endless(end: threading.Event) -> Iterator[int]:
         number += 1
 
 
+@contextmanager
+def stream_of(manager: px.Manager, eventually: Eventually, interpreters: int) -> Iterator[None]:
+    """A stream that works on all interpreters of an executor. At the end, no result of it is lost or altered."""
+    end = threading.Event()
+    with ThreadPoolExecutor() as threads:
+        stream = threads.submit(lambda: list(manager.compute(a_moment, endless(end))))
+        try:
+            eventually(lambda: working(manager) == interpreters, what="all interpreters for the stream")
+            yield
+        finally:
+            end.set()
+        results = stream.result(60)
+        assert results == [number * number for number in range(len(results))]
+
+
 def test_a_user_who_holds_everything_shares_with_another_and_gets_all_back(
     grid: Executors, eventually: Eventually
 ) -> None:
-    address, end = grid.start("labpc", interpreters=4), threading.Event()
-    with px.Manager(address, identity=grid.identity) as adas, ThreadPoolExecutor() as threads:
-        stream = threads.submit(lambda: list(adas.compute(a_moment, endless(end))))
-        try:
-            eventually(lambda: working(adas) == 4, what="all four interpreters for ada")
+    address = grid.start("labpc", interpreters=4)
+    with px.Manager(address, identity=grid.identity) as adas:
+        with stream_of(adas, eventually, 4):
             began = time.monotonic()
             with px.Manager(address, identity=grid.user("bob")) as bobs:
                 first = next(iter(bobs.compute(a_moment, range(1))))
@@ -79,10 +93,6 @@ def test_a_user_who_holds_everything_shares_with_another_and_gets_all_back(
                 assert (working(adas), working(bobs)) == (2, 2)
                 assert (adas.summary().lost, bobs.summary().lost) == (0, 0)
             eventually(lambda: working(adas) == 4, what="ada has all again when bob is gone")
-        finally:
-            end.set()
-        results = stream.result(60)
-        assert results == [number * number for number in range(len(results))]
         assert adas.summary().lost == 0
 
 
@@ -110,23 +120,17 @@ def test_what_a_user_does_not_give_back_in_time_is_taken_and_fired_again(
 def test_nobody_is_asked_while_another_executor_has_a_free_place(
     grid: Executors, tmp_path: Path, eventually: Eventually
 ) -> None:
-    full, free, end = grid.start("labpc", interpreters=2), grid.start("labpc2", interpreters=2), threading.Event()
+    full, free = grid.start("labpc", interpreters=2), grid.start("labpc2", interpreters=2)
     (tmp_path / "hosts.txt").write_text(f"{full}\n{free}\n")
-    with px.Manager(full, identity=grid.identity) as adas, ThreadPoolExecutor() as threads:
-        stream = threads.submit(lambda: list(adas.compute(a_moment, endless(end))))
-        try:
-            eventually(lambda: working(adas) == 2, what="both interpreters for ada")
-            with px.Manager(
-                px.Hosts(tmp_path / "hosts.txt"), identity=grid.user("bob"), contract=px.ParDegree(2)
-            ) as bobs:
-                assert list(bobs.compute(a_moment, range(100))) == [number * number for number in range(100)]
-                eventually(lambda: working(bobs) == 2, what="both free interpreters for bob")
-                assert {it.machine for it in bobs.summary().interpreters} == {free}
-                assert working(adas) == 2
-        finally:
-            end.set()
-        results = stream.result(60)
-        assert results == [number * number for number in range(len(results))]
+    with (
+        px.Manager(full, identity=grid.identity) as adas,
+        stream_of(adas, eventually, 2),
+        px.Manager(px.Hosts(tmp_path / "hosts.txt"), identity=grid.user("bob"), contract=px.ParDegree(2)) as bobs,
+    ):
+        assert list(bobs.compute(a_moment, range(100))) == [number * number for number in range(100)]
+        eventually(lambda: working(bobs) == 2, what="both free interpreters for bob")
+        assert {it.machine for it in bobs.summary().interpreters} == {free}
+        assert working(adas) == 2
 
 
 def test_users_beyond_the_places_are_told_that_all_are_in_use(grid: Executors, eventually: Eventually) -> None:
@@ -146,11 +150,9 @@ def test_users_beyond_the_places_are_told_that_all_are_in_use(grid: Executors, e
 def test_a_launcher_gets_its_share_of_interpreters_that_another_user_has(
     grid: Executors, eventually: Eventually, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    address, end = grid.start("labpc", interpreters=4), threading.Event()
-    with px.Manager(address, identity=grid.identity) as adas, ThreadPoolExecutor() as threads:
-        stream = threads.submit(lambda: list(adas.compute(a_moment, endless(end))))
-        try:
-            eventually(lambda: working(adas) == 4, what="all four interpreters for ada")
+    address = grid.start("labpc", interpreters=4)
+    with px.Manager(address, identity=grid.identity) as adas:
+        with stream_of(adas, eventually, 4):
             bob = grid.user("bob")
             px.mpirun(["sh", "-c", "sleep 1; echo here"], 2, hosts=address, identity=bob)
             output, why = capfd.readouterr(), "2 processes were asked for, but 0 places are free: labpc has 0"
@@ -161,10 +163,6 @@ def test_a_launcher_gets_its_share_of_interpreters_that_another_user_has(
             with pytest.raises(px.errors.RecruitError, match="3 processes were asked for, but 0 places are free"):
                 px.mpirun("true", 3, hosts=address, identity=bob)
             assert "waiting" not in capfd.readouterr().err
-        finally:
-            end.set()
-        results = stream.result(60)
-        assert results == [number * number for number in range(len(results))]
         assert adas.summary().lost == 0
 
 

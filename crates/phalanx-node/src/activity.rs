@@ -20,7 +20,7 @@ type Kind = (String, What, Option<Level>, bool);
 pub struct Tally(BTreeMap<Kind, (u32, u64)>);
 
 impl Tally {
-    /// Counts `count` more, whose links come `from` this address.
+    /// Adds `count` of a kind. Their links come from the address in `link`.
     pub fn add(&mut self, user: &str, what: What, link: (Option<Level>, Option<IpAddr>), count: u32, bytes: u64) {
         let (level, from) = link;
         let kind = (user.to_owned(), what, level, from == Some(RELAYED));
@@ -29,7 +29,7 @@ impl Tally {
     }
 }
 
-/// What is remembered between two looks.
+/// The state between two looks: the bytes at the last look, and the losses.
 #[derive(Debug, Default)]
 pub struct Activity {
     before: Mutex<Option<(Instant, BTreeMap<Kind, u64>)>>,
@@ -37,7 +37,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Notes how an interpreter has ended, if that was a loss. Its own end, when its manager is gone, is SIGKILL.
+    /// Notes how an interpreter has ended, if the end was a loss. An interpreter whose manager is gone ends itself by SIGKILL.
     pub fn note_end(&self, user: &str, how: &str) {
         let is_usual = how.starts_with("exited with status 0") || how.starts_with("killed by signal 9");
         if is_usual && !how.contains("out of memory") {
@@ -46,7 +46,7 @@ impl Activity {
         self.note_loss(format!("an interpreter of {user} was {how}").replace("was exited", "exited"));
     }
 
-    /// Notes that a signal has ended a rank. Those by which programs are ended are no losses.
+    /// Notes that a signal has ended a rank. The signals by which launchers end programs are no losses.
     #[cfg(target_os = "linux")]
     pub fn note_signal(&self, user: &str, signal: i32) {
         if ![libc::SIGHUP, libc::SIGINT, libc::SIGKILL, libc::SIGTERM].contains(&signal) {

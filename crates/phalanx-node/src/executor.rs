@@ -129,12 +129,12 @@ struct Service {
 }
 
 /// The executor as its hub sees it.
-struct AtHub {
+struct AsResident {
     service: Arc<Service>,
     door: Arc<Door>,
 }
 
-impl Resident for AtHub {
+impl Resident for AsResident {
     fn come(&self, socket: Socket) {
         self.door.clone().bring(socket);
     }
@@ -330,7 +330,7 @@ impl Executor {
     /// # Errors
     /// The system starts no thread.
     pub fn stay(&self, hubs: Vec<String>, telling: Telling) -> io::Result<()> {
-        let resident = AtHub { service: self.service.clone(), door: self.door.clone() };
+        let resident = AsResident { service: self.service.clone(), door: self.door.clone() };
         let telling = Telling { port: self.address.port(), ..telling };
         let (member, log) = (self.service.member.clone(), self.service.log.clone());
         let stay = Stay::begin(member, hubs, telling, Box::new(resident), log)?;
@@ -665,7 +665,7 @@ impl Service {
         let started = lock(&session.interpreters).remove(&request)?;
         lock(&self.expecting).remove(&started.token);
         let how = lock(&started.process).end();
-        // Its manager may release it before this executor has noticed that it died. So only the way of its end counts.
+        // A manager may release an interpreter that has died before this executor has noticed. So the way of the end tells losses apart.
         self.activity.note_end(&session.user, &how);
         Some(how)
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 import click
@@ -18,6 +18,7 @@ from phalanx.cli._examples import examples
 from phalanx.cli._joined import one_joined
 from phalanx.cli._streams import printable
 from phalanx.errors import RecruitError
+from phalanx.members import moment
 
 #: Seconds between two questions of ``--watch``. Executors tell changes once a second at most.
 _INTERVAL = 1.0
@@ -88,7 +89,7 @@ def _executor(name: str, is_here: bool, since: int, told: Any) -> dict[str, Any]
     found: dict[str, Any] = {
         "name": name,
         "is_here": is_here,
-        "since": datetime.fromtimestamp(min(since, 253402300799), timezone.utc).isoformat(),
+        "since": moment(since).isoformat(),
     }
     if told is None:
         return {**found, "interpreters": None, "used": None, "running": [], "more": 0, "lost": 0, "last_loss": ""}

@@ -53,21 +53,23 @@ fn claims_within(shares: &[u32], demands: &[Demand]) -> Vec<u32> {
     demands.iter().zip(shares).map(|(it, share)| share.saturating_sub(it.held).min(it.waiting)).collect()
 }
 
+fn sum(counts: &[u32]) -> u32 {
+    counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+}
+
 /// How many places each user is asked to give back: no more than others claim, and only of what is above the user's share.
 pub fn asked(capacity: u32, demands: &[Demand]) -> Vec<u32> {
     let (shares, held) = (shares(capacity, demands), demands.iter().map(|it| it.held).collect::<Vec<u32>>());
-    let sum = |counts: &[u32]| counts.iter().fold(0u32, |sum, count| sum.saturating_add(*count));
     let missing = sum(&claims_within(&shares, demands)).saturating_sub(capacity.saturating_sub(sum(&held)));
     let above = |(it, share): (&Demand, &u32)| it.held.saturating_sub(*share).min(it.movable);
     let above: Vec<u32> = demands.iter().zip(&shares).map(above).collect();
     from_largest(missing, &held, &above)
 }
 
-/// How many more places a user can have who asks for `wanted`: free ones, and those that others are asked to give back for them.
+/// How many more places a user can have if the user asks for `wanted`: free places, and places that other users are asked for.
 pub fn reach(capacity: u32, demands: &[Demand], user: usize, wanted: u32) -> u32 {
     let mut demands = demands.to_vec();
     demands[user].waiting = wanted;
-    let sum = |counts: &[u32]| counts.iter().fold(0u32, |sum, count| sum.saturating_add(*count));
     let claims = claims(capacity, &demands);
     let held: Vec<u32> = demands.iter().map(|it| it.held).collect();
     let free = capacity.saturating_sub(sum(&held));

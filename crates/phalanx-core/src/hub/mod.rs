@@ -100,9 +100,9 @@ struct Presence {
     since: u64,
     addresses: Vec<String>,
     facts: Facts,
-    /// The programs that it was asked for.
+    /// The programs that the member was asked for, with its answers.
     answers: Answers,
-    /// What it runs, as it told last.
+    /// The newest status that the member has told.
     status: Option<Status>,
 }
 
@@ -129,7 +129,7 @@ impl Hub {
         }
     }
 
-    /// Takes in a founder of the grid, who has this certificate already.
+    /// Takes in a founder of the grid. The founder has this certificate already.
     pub fn found(&mut self, now: u64, asking: Asking, good: Good, is_owner: bool) -> Vec<Change> {
         let member = Member::new(now, asking.key, good, "the grid's founder".to_owned());
         let member = Member { is_owner, is_founder: true, ..member };

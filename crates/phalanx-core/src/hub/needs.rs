@@ -1,4 +1,4 @@
-//! What a program needs of a machine, and which members have it.
+//! The needs of a program, and the members that meet them.
 //!
 //! Members tell facts about themselves, as text. A fact that is missing or damaged is one that a member does not have.
 
@@ -14,7 +14,7 @@ pub const LONGEST_WORD: usize = 64;
 /// Most members that an error names.
 const MOST_NAMED: usize = 4;
 
-/// What a program needs of each machine that it runs on. A number of 0, and an empty list, need nothing.
+/// The needs of a program, which each of its machines must meet. The number 0 and an empty list need nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     /// The least number of cores.
@@ -37,7 +37,7 @@ pub fn is_word(text: &str) -> bool {
         && text.bytes().all(is_letter)
 }
 
-/// Whether these can be the programs that somebody asks for.
+/// Whether a user may ask for programs with these names.
 pub fn are_words(texts: &[String]) -> bool {
     texts.len() <= MOST_WORDS && texts.iter().all(|text| is_word(text))
 }
@@ -60,7 +60,7 @@ impl Needs {
         words
     }
 
-    /// What a member does not have, in the order of [`Needs::words`]: the number of the need, and the lack in words.
+    /// The needs that a member does not meet, in the order of [`Needs::words`]: the number of the need, and the lack in words.
     pub fn lacks(&self, facts: &Facts) -> Vec<(usize, String)> {
         let told = |name: &str| facts.get(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         let mut has = Vec::new();

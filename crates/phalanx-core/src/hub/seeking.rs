@@ -1,7 +1,7 @@
 //! Which executors have a program: users ask the hub, the hub asks the executors that are here, and remembers what they answer.
 //!
-//! What a machine has installed is no fact that it could tell beforehand: there are thousands of programs. So an executor looks when
-//! somebody asks. The hub passes on few questions, whoever asks and however often.
+//! A machine has thousands of programs, too many to tell all of them as facts. So an executor looks when a user asks. The hub passes on
+//! few questions, however many users ask and however often.
 
 use super::{HAS, Hub, Refusal, Who};
 use crate::wire::hub::Row;
@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 
 /// An answer is asked for anew after so many seconds, because programs are installed and removed.
 const AGAIN: u64 = 60;
-/// A program is forgotten when nobody has asked for it for so many seconds.
+/// The hub forgets a program when no user has asked for it for so many seconds.
 const FORGOTTEN: u64 = 120;
 /// Most programs that are asked for at a time, and most of one user.
 const MOST_SOUGHT: (usize, usize) = (64, 16);
 
-/// The programs that users ask for: who was the first to ask, and when somebody asked last.
+/// The programs that users ask for, each with the first user that asked, and the time of the newest question.
 pub type Sought = BTreeMap<String, (String, u64)>;
-/// The programs that an executor was asked for: when, and what it answered.
+/// The programs that an executor was asked for, each with the time of the question, and the answer.
 pub type Answers = BTreeMap<String, (u64, Option<bool>)>;
-/// What is to be asked: the link of an executor, and the programs.
+/// A question to an executor: the number of its link, and the programs.
 pub type Question = (u64, Vec<String>);
 
 /// A page of members with what is known of programs.
@@ -28,12 +28,12 @@ pub struct Found {
     pub rows: Vec<Row>,
     /// Whether there are more rows.
     pub goes_on: bool,
-    /// What is to be asked.
+    /// The questions that the driver sends to executors.
     pub questions: Vec<Question>,
 }
 
 impl Hub {
-    /// A user asks for the next members after one, and which of them find these programs.
+    /// Returns the next members after one, for a user, and which of them find these programs.
     ///
     /// # Errors
     /// Too many programs are asked for at this time.
@@ -65,7 +65,7 @@ impl Hub {
         Ok(Found { rows, goes_on, questions })
     }
 
-    /// An executor answers over its link. What it was not asked for is left out.
+    /// Takes the answer of an executor over its link. Programs that the executor was not asked for are left out.
     pub fn answered(&mut self, link: u64, who: &Who, found: &BTreeMap<String, bool>) {
         let Some(presence) = self.present.get_mut(who).filter(|it| it.link == link) else { return };
         for (program, is_found) in found {

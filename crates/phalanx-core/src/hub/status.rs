@@ -7,13 +7,13 @@ use std::ops::Bound;
 const EXECUTOR: &str = "executor";
 
 impl Hub {
-    /// An executor tells over its link what it runs.
+    /// Records the status that an executor tells over its link.
     pub fn runs(&mut self, link: u64, who: &Who, status: Status) {
         let presence = self.present.get_mut(who).filter(|it| it.link == link);
         presence.into_iter().for_each(|it| it.status = Some(status.clone()));
     }
 
-    /// What the next executors after one run, and whether there are more.
+    /// The status of the next executors after one, and whether there are more executors.
     pub fn statuses(&self, after: Option<&str>) -> (Vec<StatusRow>, bool) {
         let from = Bound::Excluded(Who::new(EXECUTOR, after.unwrap_or_default()));
         let all = self.members.range((from, Bound::Unbounded)).take_while(|(who, _)| who.role == EXECUTOR);

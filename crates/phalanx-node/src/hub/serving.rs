@@ -252,17 +252,13 @@ impl Hub {
 
     /// A page of what executors run, as the body of an answer: as many as fit. The first page has what is relayed.
     fn statuses(&self, after: Option<&str>) -> (Vec<u8>, bool) {
-        let (executors, mut goes_on) = self.engine().statuses(after);
+        let (executors, goes_on) = self.engine().statuses(after);
         let (relayed, relays, bytes) = if after.is_none() { self.carried.rows() } else { Default::default() };
         let mut statuses = Statuses { executors, relayed, relays, bytes };
-        loop {
-            let body = encode_body(&statuses);
-            if body.len() as u64 <= MAX_CONTROL_BODY || statuses.executors.len() < 2 {
-                return (body, goes_on);
-            }
-            statuses.executors.truncate(statuses.executors.len() / 2);
-            goes_on = true;
-        }
+        shortened(statuses.executors.len(), goes_on, |count| {
+            statuses.executors.truncate(count);
+            encode_body(&statuses)
+        })
     }
 
     /// A page of members, with what they have answered about programs. Asks those who were not asked.
@@ -286,13 +282,21 @@ impl Hub {
 }
 
 /// A page of rows, as the body of an answer: as many as fit. Whether there are more.
-fn page(mut rows: Vec<Row>, mut goes_on: bool) -> (Vec<u8>, bool) {
+fn page(mut rows: Vec<Row>, goes_on: bool) -> (Vec<u8>, bool) {
+    shortened(rows.len(), goes_on, |count| {
+        rows.truncate(count);
+        encode_body::<Vec<Row>>(&rows)
+    })
+}
+
+/// Encodes the first of `count` rows, half as many each time, until they fit into a body. Whether there are more.
+fn shortened(mut count: usize, mut goes_on: bool, mut encode: impl FnMut(usize) -> Vec<u8>) -> (Vec<u8>, bool) {
     loop {
-        let body = encode_body::<Vec<Row>>(&rows);
-        if body.len() as u64 <= MAX_CONTROL_BODY || rows.len() < 2 {
+        let body = encode(count);
+        if body.len() as u64 <= MAX_CONTROL_BODY || count < 2 {
             return (body, goes_on);
         }
-        rows.truncate(rows.len() / 2);
+        count /= 2;
         goes_on = true;
     }
 }
