@@ -145,8 +145,7 @@ def lend(how: Callable[[Path], None]) -> tuple[str, str]:
     """A program of the task's that another account may run, and what the attempt to lend it the own account came to."""
     program = Path(shutil.copy("/usr/bin/id", "lent")).absolute()
     tried = attacker.outcome(partial(how, program))
-    for folder in (program.parent, program.parents[1]):
-        folder.chmod(0o755)  # a task may change modes of its account's files
+    program.parent.chmod(0o755)
     return tried, str(program)
 
 
@@ -162,8 +161,75 @@ def test_no_program_of_a_task_runs_as_its_account_for_another(place: Path, how: 
         with px.Manager(address, identity=grid.identity, contract=px.ParDegree(1)) as manager:
             tried, program = manager.submit(lend, how).result(60)
             assert tried == attacker.REFUSED
+            Path(program).parents[1].chmod(0o755)  # which no task can do
             as_another(program)  # it runs, with no rights of the executor's
             assert not [path for path in Path(program).parent.iterdir() if path.stat().st_mode & stat.S_ISUID]
+
+
+def set_mode(path: str) -> None:
+    Path(path).chmod(0o755)
+
+
+def set_mode_of_opened(path: str) -> None:
+    descriptor = os.open(path, os.O_PATH)
+    try:
+        Path(f"/proc/self/fd/{descriptor}").chmod(0o755)
+    finally:
+        os.close(descriptor)
+
+
+def set_mode_by_link(path: str) -> None:
+    link = Path(f"to {Path(path).name}")
+    link.symlink_to(path)
+    link.chmod(0o755)
+
+
+def give(path: str) -> None:
+    os.chown(path, -1, os.getgid())
+
+
+def open_to_all(paths: list[str]) -> dict[str, str]:
+    """What came of each attempt to open files and folders of the account to other accounts."""
+    found: dict[str, str] = {}
+    for how in (set_mode, set_mode_of_opened, set_mode_by_link, give):
+        found |= attacker.outcomes(how.__name__, {path: partial(how, path) for path in paths})
+    return found
+
+
+def test_a_task_opens_no_file_of_its_account_to_another_account(site: Site) -> None:
+    """The other account would read the executor's key, and be that machine."""
+    identity = site.grid.issue("executor", "labpc")
+    with site.manager("ada") as adas, site.manager("bob") as bobs:
+        _, _, folder = adas.submit(keep_result, SECRET).result(60)
+        system = [sys.executable, os.__file__]  # a task may read these, and write none of them
+        paths = [identity, identity.parent, folder, f"{folder}/result", *system]
+        modes = [Path(path).stat().st_mode for path in paths]
+        tried = bobs.submit(open_to_all, [str(path) for path in paths]).result(60)
+        assert not_refused(tried) == {}
+        assert len(tried) == 4 * len(paths)
+        assert [Path(path).stat().st_mode for path in paths] == modes
+
+
+def copy_about(name: str) -> list[str]:
+    """What common ways to copy, pack and unpack make of the modes of a task's own files."""
+    Path(name).mkdir()
+    program = Path(name, "run")
+    program.write_text("#!/bin/sh\necho runs")
+    program.chmod(0o750)
+    copied = shutil.copy2(program, Path(name, "copied"))
+    subprocess.run(["tar", "-cf", "packed.tar", name], check=True)
+    shutil.rmtree(name)
+    subprocess.run(["tar", "-xpf", "packed.tar"], check=True)
+    subprocess.run(["cp", "-a", name, f"{name}.again"], check=True)
+    subprocess.run(["install", "-m", "700", copied, "installed"], check=True)
+    files = [program, copied, f"{name}.again/copied", "installed"]
+    said = subprocess.run(["./installed"], check=True, capture_output=True, text=True).stdout.strip()
+    return [*(stat.filemode(Path(file).stat().st_mode) for file in files), said]
+
+
+def test_a_task_changes_the_modes_of_its_own_files(site: Site) -> None:
+    with site.manager("ada") as adas:
+        assert adas.submit(copy_about, "tools").result(60) == [*["-rwxr-x---"] * 3, "-rwx------", "runs"]
 
 
 def computes(site: Site, user: str) -> bool:

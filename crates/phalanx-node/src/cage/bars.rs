@@ -2,7 +2,7 @@
 
 use super::paths::Opened;
 #[cfg(target_os = "linux")]
-use super::{landlock, seccomp};
+use super::{Gate, gate, landlock, seccomp};
 #[cfg(target_os = "linux")]
 use crate::accounts::Account;
 use std::ffi::OsString;
@@ -22,6 +22,12 @@ pub struct Bars {
     /// The program that refuses system calls.
     #[cfg(target_os = "linux")]
     pub(super) filter: Option<Arc<[libc::sock_filter]>>,
+    /// The program with which the kernel asks the keeper.
+    #[cfg(target_os = "linux")]
+    pub(super) gate: Option<Arc<[libc::sock_filter]>>,
+    /// What the processes may write, without symbolic links.
+    #[cfg(target_os = "linux")]
+    pub(super) writable: Arc<Vec<PathBuf>>,
     /// The rules for the keeper of the program.
     #[cfg(target_os = "linux")]
     pub(super) around: Option<Arc<std::os::fd::OwnedFd>>,
@@ -94,6 +100,31 @@ impl Bars {
         }
         self.ruleset.as_ref().map_or(Ok(()), |ruleset| landlock::restrict(ruleset.as_fd()))?;
         self.filter.as_ref().map_or(Ok(()), |filter| seccomp::enter(filter))
+    }
+
+    /// Whether the keeper answers for processes in the cage: it changes the modes of files for them.
+    #[cfg(target_os = "linux")]
+    pub fn has_gate(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// Puts this process, which is in the cage, behind the gate, and sends the gate to the keeper through the socket. System calls only.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    #[cfg(target_os = "linux")]
+    pub fn enter_gate(&self, keeper: std::os::fd::BorrowedFd<'_>) -> io::Result<()> {
+        self.gate.as_ref().map_or(Ok(()), |gate| gate::enter(gate, keeper))
+    }
+
+    /// Receives the gate of the program, in the keeper. From now on the keeper has the rights of the program's account only. It makes
+    /// system calls only. `None`: there is no gate, or the program did not get so far.
+    #[cfg(target_os = "linux")]
+    pub fn keep_gate(&self, program: std::os::fd::BorrowedFd<'_>) -> Option<Gate<'_>> {
+        self.gate.as_ref()?;
+        landlock::gain_nothing().ok()?;
+        Gate::receive(program, &self.writable)
     }
 
     /// Puts this process around the cage: it signals only what it starts from now on. Returns false if that is not so. It makes

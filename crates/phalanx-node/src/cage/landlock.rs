@@ -26,7 +26,7 @@ const SINKS: &[&str] = &["/dev/null", "/dev/zero", "/dev/full"];
 const SOURCES: &[&str] = &["/dev/random", "/dev/urandom"];
 /// Shared memory and semaphores with names. All programs have one folder. They cannot list it, so that they reach only what
 /// they know the name of.
-const SHARED: &str = "/dev/shm";
+pub const SHARED: &str = "/dev/shm";
 
 /// Returns the gaps of the kernel's version of Landlock. `has_accounts`: users have accounts of their own, which close some of the
 /// gaps. The error says why the kernel has no Landlock.

@@ -3,13 +3,15 @@
 //! These processes get a folder of their own, the environment variables of an allow list, and no core dumps. Where the
 //! kernel has Landlock, they also open no file outside of the system's, Python's, their own folder and the folders that the
 //! machine's owner grants, they neither signal nor trace a process outside of their program, and they are refused the system
-//! calls that no task needs. An executor of root gives the processes of each user an account of their own. All of this holds
+//! calls that no task needs. They change the modes of files only where they may write. An executor of root gives the processes of each user an account of their own. All of this holds
 //! before the first instruction of their program, and for all processes that they start. A report says how much of this holds.
 //!
 //! Processes that a program starts on its own user's machine are not caged: they are the user's own.
 
 mod bars;
 mod environment;
+#[cfg(target_os = "linux")]
+mod gate;
 mod gpu;
 #[cfg(target_os = "linux")]
 mod landlock;
@@ -17,6 +19,8 @@ mod paths;
 #[cfg(target_os = "linux")]
 mod seccomp;
 
+#[cfg(target_os = "linux")]
+pub use gate::Gate;
 #[cfg(target_os = "linux")]
 pub use landlock::{hide_memory, is_bound, is_caged};
 
@@ -78,6 +82,9 @@ pub struct Cage {
     /// The program that refuses system calls. `None`: none is refused.
     #[cfg(target_os = "linux")]
     filter: Option<Arc<[libc::sock_filter]>>,
+    /// The program with which the kernel asks the keeper. `None`: processes change the modes of all files of their account.
+    #[cfg(target_os = "linux")]
+    gate: Option<Arc<[libc::sock_filter]>>,
     #[cfg(target_os = "linux")]
     accounts: Option<Arc<Accounts>>,
 }
@@ -122,6 +129,12 @@ impl Cage {
             environment,
             #[cfg(target_os = "linux")]
             accounts,
+            #[cfg(target_os = "linux")]
+            // An account of the user's own has no files but the user's.
+            gate: (kind.parts_users() && !has_accounts && gate::is_possible())
+                .then(gate::program)
+                .flatten()
+                .map(Arc::from),
             #[cfg(target_os = "linux")]
             filter: if kind == Kind::None { None } else { seccomp::program().map(Arc::from) },
         })
@@ -207,10 +220,13 @@ impl Cage {
             }
             None => (None, None),
         };
+        let writable = self.paths.iter().flat_map(|paths| &paths.writable).map(PathBuf::as_path).chain(folder);
         Ok(Bars {
             folder: folder.map(Path::to_owned),
             environment: self.environment.clone(),
+            writable: Arc::new(gate::writable(writable.chain([Path::new(landlock::SHARED)]))),
             paths: self.paths.clone(),
+            gate: self.gate.clone(),
             ruleset,
             filter: self.filter.clone(),
             around,
@@ -244,7 +260,11 @@ fn finds_descendants(_: bool) -> bool {
 fn possible(has_accounts: bool) -> (Kind, Vec<String>) {
     let unfiltered = seccomp::program().is_none().then_some(seccomp::UNFILTERED);
     let open = |kind, why| open(kind, why, has_accounts);
-    let (kind, mut lacks): (Kind, Vec<String>) = match landlock::support(has_accounts) {
+    let support = landlock::support(has_accounts).map(|mut lacks| {
+        lacks.extend((!has_accounts && !gate::is_possible()).then_some(gate::OPEN));
+        lacks
+    });
+    let (kind, mut lacks): (Kind, Vec<String>) = match support {
         Ok(lacks) if lacks.is_empty() && unfiltered.is_none() => (Kind::Full, Vec::new()),
         Ok(lacks) => (Kind::Files, lacks.into_iter().map(str::to_owned).collect()),
         Err(why) if unfiltered.is_none() => (Kind::Limits, vec![open(Kind::Limits, why)]),

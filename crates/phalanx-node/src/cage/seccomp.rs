@@ -72,6 +72,18 @@ const ABSENT: &[c_long] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_openat2,
 ];
+/// As if no file system had attributes, with EOPNOTSUPP. An access list is one, and opens a file to other accounts as a mode does.
+const ATTRIBUTES: &[c_long] = &[
+    libc::SYS_fremovexattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_setxattr,
+    // `setxattrat` and `removexattrat`, which have no names yet, and one number on all architectures.
+    463,
+    466,
+];
 
 /// Calls that set the mode of a file, each with the argument that has it.
 const MODES: &[(c_long, u32)] = &[
@@ -129,7 +141,17 @@ const ARGUMENTS: u32 = 16;
 /// The program that the kernel runs before each system call. The kernel remembers which calls it always allows, so that these
 /// cost nothing. `None`: the kernel runs no such programs, or there is no list for this architecture.
 pub fn program() -> Option<Vec<sock_filter>> {
-    is_supported().then(filter).flatten()
+    is_available(libc::SECCOMP_RET_ERRNO).then(filter).flatten()
+}
+
+/// A program that answers these calls in one way, and allows all others. `None`: there is no list for this architecture.
+pub fn program_for(calls: &[c_long], answer: u32) -> Option<Vec<sock_filter>> {
+    // The other program refuses the calls of another architecture.
+    let mut program =
+        vec![load(ARCH), jump(BPF_JEQ, ARCHITECTURE?, 1, 0), returns(libc::SECCOMP_RET_ALLOW), load(NUMBER)];
+    calls.iter().for_each(|call| program.extend([jump(BPF_JEQ, *call as u32, 0, 1), returns(answer)]));
+    program.push(returns(libc::SECCOMP_RET_ALLOW));
+    Some(program)
 }
 
 fn filter() -> Option<Vec<sock_filter>> {
@@ -143,6 +165,7 @@ fn filter() -> Option<Vec<sock_filter>> {
     };
     add(ABSENT, absent);
     add(REFUSED, refused);
+    add(ATTRIBUTES, refuse(libc::EOPNOTSUPP));
     // For each: the call, the argument, how it is compared, and with what.
     let mut conditions = vec![
         (libc::SYS_clone, 0, BPF_JSET, NAMESPACES),
@@ -164,12 +187,12 @@ fn filter() -> Option<Vec<sock_filter>> {
         let (flags, mode) = (load(ARGUMENTS + 8 * flags), load(ARGUMENTS + 8 * mode));
         program.extend([skip, flags, makes, mode, jump(BPF_JSET, libc::S_ISUID, 0, 1), refused, load(NUMBER)]);
     }
-    program.push(sock_filter { code: (BPF_RET | BPF_K) as u16, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW });
+    program.push(returns(libc::SECCOMP_RET_ALLOW));
     Some(program)
 }
 
-fn is_supported() -> bool {
-    let action = libc::SECCOMP_RET_ERRNO;
+/// Whether the kernel knows this answer of a program.
+pub fn is_available(action: u32) -> bool {
     // SAFETY: the call reads the action, which lives as long as the call.
     let outcome = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
     outcome == 0
@@ -177,10 +200,15 @@ fn is_supported() -> bool {
 
 /// Puts this process under the program for good. The process can gain no rights already. One system call.
 pub fn enter(program: &[sock_filter]) -> io::Result<()> {
+    install(program, 0).map(drop)
+}
+
+/// The same, with flags. Returns what the kernel returns for them.
+pub fn install(program: &[sock_filter], flags: libc::c_ulong) -> io::Result<c_long> {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the kernel copies the program, which lives as long as the call, and does not write to it.
-    match unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) } {
-        0 => Ok(()),
+    match unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) } {
+        outcome @ 0.. => Ok(outcome),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -195,5 +223,9 @@ fn jump(comparison: u32, value: u32, yes: u8, no: u8) -> sock_filter {
 }
 
 fn refuse(error: i32) -> sock_filter {
-    sock_filter { code: (BPF_RET | BPF_K) as u16, jt: 0, jf: 0, k: libc::SECCOMP_RET_ERRNO | error as u32 }
+    returns(libc::SECCOMP_RET_ERRNO | error as u32)
+}
+
+fn returns(answer: u32) -> sock_filter {
+    sock_filter { code: (BPF_RET | BPF_K) as u16, jt: 0, jf: 0, k: answer }
 }

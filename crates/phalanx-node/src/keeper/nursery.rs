@@ -11,7 +11,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -63,16 +63,17 @@ pub fn read(reports: OwnedFd, count: usize) -> io::Result<Vec<io::Result<u32>>> 
     Ok(outcomes)
 }
 
-/// Enters the cage, and starts the commands there. Reports what it does.
+/// Enters the cage, sends the gate to the keeper, and starts the commands. Reports what it does.
 ///
 /// # Safety
 ///
 /// Only to be called right after a fork, in the child of `keeper`.
-pub unsafe fn nurse(bars: &Bars, commands: &mut [Command], report: RawFd, keeper: i32) -> ! {
-    if let Err(error) = bars.enter() {
+pub unsafe fn nurse(bars: &Bars, commands: &mut [Command], report: RawFd, gate: OwnedFd, keeper: i32) -> ! {
+    if let Err(error) = bars.enter().and_then(|()| bars.enter_gate(gate.as_fd())) {
         refuse(report, error);
         exit(NOT_RUN);
     }
+    drop(gate);
     let last = commands.len().saturating_sub(1);
     for (number, command) in commands.iter_mut().enumerate() {
         let flags = libc::CLONE_PARENT | libc::SIGCHLD;

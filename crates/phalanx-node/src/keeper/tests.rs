@@ -114,3 +114,67 @@ fn a_program_that_cannot_be_started_is_an_error_of_its_own() {
     let ended = keeper.news().unwrap().unwrap();
     assert_eq!((ended.process, ended.status.code()), (process, Some(0)));
 }
+
+/// Runs a script until it ends, in a cage whose folder has `own`, with the path of a file outside as its argument. Returns what it
+/// says in the file `said`.
+fn said_of(outside: &Path, script: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("own"), "mine").unwrap();
+    fs::set_permissions(outside, fs::Permissions::from_mode(0o600)).unwrap();
+    let script = format!("exec > said 2>&1; outside={}; {script}", outside.display());
+    let (keeper, _) = shell(&bars(None, folder.path()), &script);
+    until("the end of the script", || keeper.has_news());
+    let mode = fs::metadata(outside).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600, "{script}");
+    fs::read_to_string(folder.path().join("said")).unwrap()
+}
+
+/// A cage of Landlock with a gate, which some systems refuse; the executor says so at its start.
+fn has_gate() -> bool {
+    bars(None, Path::new("/dev/shm")).has_gate()
+}
+
+#[test]
+fn a_program_changes_modes_only_where_it_may_write() {
+    if !has_gate() {
+        return;
+    }
+    let there = tempfile::tempdir().unwrap();
+    let outside = there.path().join("identity.pem");
+    fs::write(&outside, "key").unwrap();
+    let own = "chmod 640 own; chmod 750 .; mkdir -p a/b; chmod -R g+w a; ln -s own link; chmod 604 link; stat -c %a own . a/b link";
+    assert_eq!(said_of(&outside, own), "604\n750\n775\n777\n");
+    let by_descriptor = "exec 3<own; chmod 444 /proc/self/fd/3 && chmod 440 /dev/fd/3; stat -c %a own";
+    assert_eq!(said_of(&outside, by_descriptor), "440\n");
+    for attack in [
+        "chmod 644 $outside",
+        "chmod 755 $(dirname $outside)",
+        "ln -s $outside link; chmod 644 link",
+        "ln -s $(dirname $outside) folder; chmod 644 folder/identity.pem",
+        "cd /; chmod 644 .$outside",
+        "chmod 644 $PWD/../$(basename $(dirname $outside))/identity.pem",
+        "chgrp $(id -g) $outside",
+        "chown $(id -u) $outside",
+        "chmod 755 /proc/$PPID/fd/0",
+    ] {
+        let said = said_of(&outside, attack);
+        assert!(said.contains("Operation not permitted") || said.contains("Permission denied"), "{attack}: {said}");
+    }
+    assert_eq!(said_of(&outside, "chmod 600 none || chmod 600 /none/there || echo no"), {
+        let none = |path| format!("chmod: cannot access '{path}': No such file or directory\n");
+        none("none") + &none("/none/there") + "no\n"
+    });
+}
+
+#[test]
+fn a_program_that_ends_while_it_asks_ends_as_always() {
+    if !has_gate() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let ask = "echo > own; for i in 1 2 3 4; do (while :; do chmod 600 own && echo > asked; done) & done; wait";
+    let (mut keeper, process) = shell(&bars(None, folder.path()), ask);
+    until("questions", || folder.path().join("asked").exists());
+    assert_eq!(keeper.end().first().map(|it| (it.process, it.status.signal())), Some((process, Some(libc::SIGKILL))));
+}

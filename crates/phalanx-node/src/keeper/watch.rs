@@ -2,9 +2,10 @@
 
 use super::nursery;
 use super::{NEWS, ORDER};
-use crate::cage::Bars;
+use crate::cage::{Bars, Gate};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::process::Command;
 
 /// How long the keeper waits for killed processes to end before it looks for further ones.
@@ -14,8 +15,10 @@ const CHILDREN: &std::ffi::CStr = crate::cage::CHILDREN;
 const NAME: &std::ffi::CStr = c"phalanx-keeper";
 
 /// The state of the keeper's process.
-struct Watch {
+struct Watch<'a> {
     socket: RawFd,
+    /// Where the program's processes ask. `None`: they do not.
+    gate: Option<Gate<'a>>,
     /// Readable when a child has ended.
     ends: RawFd,
     /// The processes of the program that live.
@@ -41,21 +44,21 @@ pub unsafe fn keep(socket: RawFd, programs: Vec<i32>, bars: &Bars, commands: &mu
         libc::getpid()
     };
     let is_apart = bars.stand_around();
-    // SAFETY: the child enters the cage and starts the commands.
-    match unsafe { libc::fork() } {
-        // SAFETY: this is the child.
-        0 => unsafe { nursery::nurse(bars, commands, report, keeper) },
-        -1 => nursery::refuse(report, io::Error::last_os_error()),
-        _ => {}
-    }
+    let gate = match begin(bars, commands, report, keeper) {
+        Ok(gate) => gate,
+        Err(error) => {
+            nursery::refuse(report, error);
+            None
+        }
+    };
     // SAFETY: the keeper uses no other descriptor, and no memory of other threads.
     unsafe {
-        close_all_but(socket);
+        close_all_but(&[socket, gate.as_ref().map_or(socket, Gate::as_raw_fd)]);
         for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
             libc::signal(number, libc::SIG_IGN);
         }
     }
-    let mut watch = Watch { socket, ends: ends_of_children(), programs, is_apart, last: None };
+    let mut watch = Watch { socket, gate, ends: ends_of_children(), programs, is_apart, last: None };
     if watch.is_told() {
         watch.wait();
     }
@@ -66,7 +69,26 @@ pub unsafe fn keep(socket: RawFd, programs: Vec<i32>, bars: &Bars, commands: &mu
     nursery::exit(0)
 }
 
-impl Watch {
+/// Starts the process that starts the commands, and receives the gate from it.
+fn begin<'a>(bars: &'a Bars, commands: &mut [Command], report: RawFd, keeper: i32) -> io::Result<Option<Gate<'a>>> {
+    let pair = || socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let (ours, theirs): (OwnedFd, OwnedFd) = pair()?;
+    // SAFETY: the child enters the cage and starts the commands.
+    match unsafe { libc::fork() } {
+        0 => {
+            drop(ours);
+            // SAFETY: this is the child.
+            unsafe { nursery::nurse(bars, commands, report, theirs, keeper) }
+        }
+        -1 => Err(io::Error::last_os_error()),
+        _ => {
+            drop(theirs); // so that waiting for the gate ends with the child
+            Ok(bars.keep_gate(ours.as_fd()))
+        }
+    }
+}
+
+impl Watch<'_> {
     /// Receives the processes of the program. False: the socket was closed.
     fn is_told(&mut self) -> bool {
         loop {
@@ -95,18 +117,24 @@ impl Watch {
         }
     }
 
-    /// Waits for the end of a child, and for an order unless `socket` is negative. Returns whether there is an order, or the
-    /// socket was closed.
-    fn poll(&self, socket: RawFd, patience: libc::c_int) -> bool {
+    /// Waits for the end of a child, and for an order unless `socket` is negative. Answers what the program's processes ask
+    /// meanwhile. Returns whether there is an order, or the socket was closed.
+    fn poll(&mut self, socket: RawFd, patience: libc::c_int) -> bool {
         let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = [poll(socket), poll(self.ends)];
+        let gate = self.gate.as_ref().map_or(-1, Gate::as_raw_fd); // the kernel passes over negative numbers
+        let mut fds = [poll(socket), poll(self.ends), poll(gate)];
         // SAFETY: the array and the buffer live as long as the calls.
         unsafe {
-            libc::poll(fds.as_mut_ptr(), 2, patience);
+            libc::poll(fds.as_mut_ptr(), 3, patience);
             if fds[1].revents != 0 {
                 let mut unused = [0u8; size_of::<libc::signalfd_siginfo>()];
                 libc::read(self.ends, unused.as_mut_ptr().cast(), unused.len());
             }
+        }
+        match fds[2].revents {
+            0 => {}
+            revents if revents & libc::POLLIN != 0 => self.gate.iter().for_each(Gate::answer),
+            _ => self.gate = None, // no process is left that could ask
         }
         fds[0].revents != 0
     }
@@ -242,18 +270,21 @@ fn kill_children() -> bool {
     true
 }
 
-/// Closes all other descriptors, because other processes may wait for their end.
+/// Closes all descriptors but a few, because other processes may wait for their end.
 ///
 /// # Safety
 ///
 /// Only in a process that uses no other descriptor any more.
-pub unsafe fn close_all_but(kept: RawFd) {
-    let kept = kept as libc::c_uint;
-    // SAFETY: see above.
-    unsafe {
-        if kept > 0 {
-            libc::syscall(libc::SYS_close_range, 0, kept - 1, 0);
+pub unsafe fn close_all_but(kept: &[RawFd]) {
+    let mut from = 0;
+    loop {
+        let next = kept.iter().map(|it| *it as libc::c_uint).filter(|it| *it >= from).min();
+        if next != Some(from) {
+            let last = next.map_or(libc::c_uint::MAX, |next| next - 1);
+            // SAFETY: see above.
+            unsafe { libc::syscall(libc::SYS_close_range, from, last, 0) };
         }
-        libc::syscall(libc::SYS_close_range, kept + 1, libc::c_uint::MAX, 0);
+        let Some(next) = next else { return };
+        from = next + 1;
     }
 }

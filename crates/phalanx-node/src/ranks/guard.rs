@@ -70,7 +70,7 @@ unsafe fn watch(ears: RawFd, mut groups: Vec<i32>) -> ! {
     // SAFETY: every call is async-signal-safe; the memory was there before the fork.
     unsafe {
         libc::setpgid(0, 0); // signals for the terminal's foreground group must not reach the guard
-        close_all_but(ears);
+        close_all_but(&[ears]);
         for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
             libc::signal(number, libc::SIG_IGN);
         }

@@ -1,0 +1,340 @@
+//! The gate: a process in a cage changes the mode, the owner and the group of a file only where it may write.
+//!
+//! Landlock has no rule for these changes: without the gate, a task opens the files of the executor's account to other accounts of the
+//! machine. A filter sees numbers, not the file that they are about. So the kernel asks the keeper (`SECCOMP_RET_USER_NOTIF`), which
+//! opens the file, looks where it is, and makes the change itself, at the file that it has opened. The process cannot exchange the file
+//! meanwhile. What the keeper does here are system calls only: it is a fork of a process with threads, and allocates nothing.
+
+use super::seccomp;
+use libc::{c_int, c_long, c_uint, pid_t, sock_filter};
+use std::ffi::CStr;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// What is not kept apart without a gate.
+pub const OPEN: &str = "this kernel, or what this executor runs in, lets users change the modes of the account's files";
+
+/// `fchmodat2`. Not each architecture has a name for it.
+const FCHMODAT2: c_long = 452;
+/// The calls that the keeper makes for a process.
+const CALLS: &[c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+];
+/// Bytes of a question or an answer. Newer kernels may have longer ones, and write zeroes.
+const MESSAGE: usize = 512;
+/// Longest path that the kernel takes, with the zero at its end.
+const PATH: usize = libc::PATH_MAX as usize;
+const PAGE: usize = 4096;
+
+/// Where the system says who may read the memory of processes. From 2 on a parent may not.
+const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
+
+/// Whether a keeper can answer, and the kernel asks it. A process finds that out by trying: the kernel asks one keeper only, and what
+/// this executor runs in may have one.
+pub fn is_possible() -> bool {
+    static POSSIBLE: OnceLock<bool> = OnceLock::new();
+    *POSSIBLE.get_or_init(try_out)
+}
+
+fn try_out() -> bool {
+    let is_readable = std::fs::read_to_string(YAMA).map_or(true, |scope| matches!(scope.trim(), "0" | "1"));
+    let Some(program) = program().filter(|_| is_readable && seccomp::is_available(libc::SECCOMP_RET_USER_NOTIF)) else {
+        return false;
+    };
+    // SAFETY: the child makes system calls, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let outcome = rustix::thread::set_no_new_privs(true).map_err(io::Error::from).and_then(|()| install(&program));
+        // SAFETY: ends the child without the handlers of its parent.
+        unsafe { libc::_exit(i32::from(outcome.is_err())) }
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child, which only this function knows.
+    child > 0 && unsafe { libc::waitpid(child, &raw mut status, 0) } == child && status == 0
+}
+
+/// The program with which the kernel asks. `None`: there is no list of calls for this architecture.
+pub fn program() -> Option<Vec<sock_filter>> {
+    seccomp::program_for(CALLS, libc::SECCOMP_RET_USER_NOTIF)
+}
+
+/// Puts this process behind a gate, and sends what the keeper needs through a socket. System calls only.
+pub fn enter(program: &[sock_filter], socket: BorrowedFd<'_>) -> io::Result<()> {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let listener = install(program)?;
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut message = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [std::os::fd::AsFd::as_fd(&listener)];
+    message.push(SendAncillaryMessage::ScmRights(&descriptors));
+    sendmsg(socket, &[io::IoSlice::new(&[0])], &mut message, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Puts this process under the program. Returns the descriptor from which the questions are read.
+fn install(program: &[sock_filter]) -> io::Result<OwnedFd> {
+    // A process that waits for an answer is interrupted by no signal but a fatal one. Linux before 5.19 has no such flag.
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    let listener = seccomp::install(program, flags | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+        .or_else(|_| seccomp::install(program, flags))?;
+    // SAFETY: with the flag, the kernel has made this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(listener as RawFd) })
+}
+
+/// The keeper's side.
+#[derive(Debug)]
+pub struct Gate<'a> {
+    listener: OwnedFd,
+    /// What the processes may write, without symbolic links, each with everything beneath it.
+    writable: &'a [PathBuf],
+}
+
+impl<'a> Gate<'a> {
+    /// Receives what [`enter`] sends. `None`: the process is behind no gate, because it has not entered its cage.
+    pub fn receive(socket: BorrowedFd<'_>, writable: &'a [PathBuf]) -> Option<Gate<'a>> {
+        use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut message = RecvAncillaryBuffer::new(&mut space);
+        loop {
+            let mut byte = [0];
+            match recvmsg(socket, &mut [io::IoSliceMut::new(&mut byte)], &mut message, RecvFlags::CMSG_CLOEXEC) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return None,
+                Ok(_) => break,
+            }
+        }
+        let first = |it| match it {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        };
+        Some(Gate { listener: message.drain().find_map(first)?, writable })
+    }
+
+    /// Answers a question, if there is one.
+    pub fn answer(&self) {
+        let mut bytes = Message([0; MESSAGE]);
+        // SAFETY: the buffer has room for what any kernel writes, is aligned, and lives as long as the call.
+        let asked =
+            unsafe { libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, bytes.0.as_mut_ptr()) };
+        if asked != 0 {
+            return; // the process was killed meanwhile
+        }
+        // SAFETY: the kernel has filled in the structure, which is the beginning of the buffer.
+        let question = unsafe { bytes.0.as_ptr().cast::<libc::seccomp_notif>().read() };
+        let error = self.carry_out(&question).err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EPERM));
+        let mut bytes = Message([0; MESSAGE]);
+        let answer = libc::seccomp_notif_resp { id: question.id, val: 0, error: -error, flags: 0 };
+        // SAFETY: as above. An answer to a process that was killed is refused.
+        unsafe {
+            bytes.0.as_mut_ptr().cast::<libc::seccomp_notif_resp>().write(answer);
+            libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, bytes.0.as_ptr());
+        }
+    }
+
+    fn carry_out(&self, question: &libc::seccomp_notif) -> io::Result<()> {
+        let process = question.pid as pid_t;
+        let change = Change::of(&question.data).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
+        let file = match change.at {
+            At::Descriptor(number) => open_own(process, number)?,
+            At::Path { folder, path, flags } => {
+                let mut buffer = [0; PATH];
+                open_named(process, folder, read_path(process, path, &mut buffer)?, flags)?
+            }
+        };
+        // The number may be another process's by now.
+        let asks = &raw const question.id;
+        // SAFETY: the number lives as long as the call.
+        if unsafe { libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, asks) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if !self.is_writable(&file, matches!(change.at, At::Descriptor(_)))? {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
+        change.to.make(&file)
+    }
+
+    /// Whether a file is where the processes may write. `is_own`: a process has it open, so that a pipe or a socket is its own.
+    fn is_writable(&self, file: &OwnedFd, is_own: bool) -> io::Result<bool> {
+        let (mut buffer, mut name) = ([0; PATH], [0; 64]);
+        // SAFETY: both buffers live as long as the call.
+        let count =
+            unsafe { libc::readlink(link_to(file, &mut name).as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        let path = &buffer[..count];
+        let beneath = |it: &PathBuf| {
+            let it = it.as_os_str().as_bytes();
+            path.strip_prefix(it).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        Ok(match path.first() {
+            // A path that was cut off could be another one.
+            Some(b'/') => count < buffer.len() && self.writable.iter().any(beneath),
+            _ => is_own && !path.starts_with(b"("),
+        })
+    }
+}
+
+impl AsRawFd for Gate<'_> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.listener.as_raw_fd()
+    }
+}
+
+/// Aligned as the structures of the kernel.
+#[repr(align(8))]
+struct Message([u8; MESSAGE]);
+
+/// What a process asks for.
+struct Change {
+    at: At,
+    to: To,
+}
+
+enum At {
+    Descriptor(c_int),
+    Path { folder: c_int, path: u64, flags: c_int },
+}
+
+enum To {
+    Mode(libc::mode_t),
+    Owner(libc::uid_t, libc::gid_t),
+}
+
+impl Change {
+    fn of(data: &libc::seccomp_data) -> Option<Change> {
+        let arg = data.args;
+        let number = |at: usize| arg[at] as c_int;
+        let (mode, owner) =
+            (|at: usize| To::Mode(arg[at] as c_uint), |at: usize| To::Owner(arg[at] as _, arg[at + 1] as _));
+        let here = |flags| At::Path { folder: libc::AT_FDCWD, path: arg[0], flags };
+        let at = |flags| At::Path { folder: number(0), path: arg[1], flags };
+        let (at, to) = match c_long::from(data.nr) {
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_chmod => (here(0), mode(1)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_chown => (here(0), owner(1)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_lchown => (here(libc::AT_SYMLINK_NOFOLLOW), owner(1)),
+            libc::SYS_fchmod => (At::Descriptor(number(0)), mode(1)),
+            libc::SYS_fchmodat => (at(0), mode(2)),
+            FCHMODAT2 => (at(number(3)), mode(2)),
+            libc::SYS_fchown => (At::Descriptor(number(0)), owner(1)),
+            libc::SYS_fchownat => (at(number(4)), owner(2)),
+            _ => return None,
+        };
+        Some(Change { at, to })
+    }
+}
+
+impl To {
+    fn make(&self, file: &OwnedFd) -> io::Result<()> {
+        let mut name = [0; 64];
+        // SAFETY: the names end with a zero and live as long as the calls.
+        let outcome = unsafe {
+            match *self {
+                To::Mode(mode) => libc::chmod(link_to(file, &mut name).as_ptr(), mode & 0o3777),
+                To::Owner(user, group) => {
+                    libc::fchownat(file.as_raw_fd(), c"".as_ptr(), user, group, libc::AT_EMPTY_PATH)
+                }
+            }
+        };
+        if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// The name of an open file in `/proc`.
+fn link_to<'a>(file: &OwnedFd, buffer: &'a mut [u8]) -> &'a CStr {
+    written(buffer, format_args!("/proc/self/fd/{}\0", file.as_raw_fd()))
+}
+
+/// Writes a text that ends with a zero.
+fn written<'a>(buffer: &'a mut [u8], text: std::fmt::Arguments<'_>) -> &'a CStr {
+    let mut rest = &mut *buffer;
+    let _ = rest.write_fmt(text);
+    CStr::from_bytes_until_nul(buffer).unwrap_or_default()
+}
+
+/// Opens a file only to look at it and to name it.
+fn open(folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: the path ends with a zero and lives as long as the call, which makes the descriptor.
+    match unsafe { libc::openat(folder, path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC | flags) } {
+        -1 => Err(io::Error::last_os_error()),
+        file => Ok(unsafe { OwnedFd::from_raw_fd(file) }),
+    }
+}
+
+/// Opens the file that a process has open under a number.
+fn open_own(process: pid_t, number: c_int) -> io::Result<OwnedFd> {
+    let opened = open(libc::AT_FDCWD, written(&mut [0; 64], format_args!("/proc/{process}/fd/{number}\0")), 0);
+    opened.map_err(|error| {
+        if error.kind() == io::ErrorKind::NotFound { io::Error::from_raw_os_error(libc::EBADF) } else { error }
+    })
+}
+
+/// Opens the file that a process means by a path.
+fn open_named(process: pid_t, folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd> {
+    if flags & !(libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let base = || match folder {
+        libc::AT_FDCWD => open(libc::AT_FDCWD, written(&mut [0; 64], format_args!("/proc/{process}/cwd\0")), 0),
+        number => open_own(process, number),
+    };
+    if path.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
+        return base();
+    }
+    let follow = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { libc::O_NOFOLLOW } else { 0 };
+    if path.to_bytes().first() != Some(&b'/') {
+        return open(base()?.as_raw_fd(), path, follow);
+    }
+    // These names mean the process that asks. A link to them leads to this process, and so to nothing that may be changed.
+    let own = [(&b"/proc/self/"[..], ""), (b"/proc/thread-self/", ""), (b"/dev/fd/", "fd/")];
+    for (name, below) in own {
+        if let Some(rest) =
+            path.to_bytes_with_nul().strip_prefix(name).and_then(|it| CStr::from_bytes_with_nul(it).ok())
+        {
+            let folder = open(libc::AT_FDCWD, written(&mut [0; 64], format_args!("/proc/{process}/{below}\0")), 0)?;
+            return open(folder.as_raw_fd(), rest, follow);
+        }
+    }
+    open(libc::AT_FDCWD, path, follow)
+}
+
+/// Reads a path in the memory of a process.
+fn read_path(process: pid_t, at: u64, buffer: &mut [u8; PATH]) -> io::Result<&CStr> {
+    let mut count = 0;
+    while count < PATH {
+        // What follows on the next page may not be there.
+        let from = (at as usize).wrapping_add(count);
+        let most = (PATH - count).min(PAGE - from % PAGE);
+        let local = libc::iovec { iov_base: buffer[count..].as_mut_ptr().cast(), iov_len: most };
+        let remote = libc::iovec { iov_base: from as *mut libc::c_void, iov_len: most };
+        // SAFETY: the kernel writes at most `most` bytes to the buffer, and checks the addresses of the other process.
+        let read = unsafe { libc::process_vm_readv(process, &raw const local, 1, &raw const remote, 1, 0) };
+        if read <= 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let end = count + read as usize;
+        if buffer[count..end].contains(&0) {
+            return CStr::from_bytes_until_nul(buffer).map_err(io::Error::other);
+        }
+        count = end;
+    }
+    Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG))
+}
+
+/// The folders in which the processes of a program may write, without symbolic links.
+pub fn writable<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Vec<PathBuf> {
+    paths.into_iter().filter_map(|path| std::fs::canonicalize(path).ok()).collect()
+}
