@@ -255,7 +255,7 @@ impl Peer {
         match self.service {
             Some(service) if allows(service) => {
                 let text = format!("a process at {executor} acts for {user}, who delegated {} to it", service.name());
-                self.door.log.limited(Severity::Info, &text, &text);
+                self.door.log.visit(user, &text);
                 Ok((user.clone(), delegation.scope.at(service, &member.name), until(service)))
             }
             Some(service) => {

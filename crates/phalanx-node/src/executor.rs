@@ -161,7 +161,7 @@ impl Drop for Leaving<'_> {
         self.service.places.leave(self.number);
         let left: Vec<u32> = lock(&session.interpreters).keys().copied().collect();
         left.into_iter().for_each(|request| self.service.release(&session, request));
-        self.service.log.info(format!("{} is gone", session.user));
+        self.service.log.visit(&session.user, format!("{} is gone", session.user));
     }
 }
 
@@ -465,7 +465,7 @@ impl Service {
         });
         lock(&self.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };
-        self.log.info(format!("serving {}", session.user));
+        self.log.visit(&session.user, format!("serving {}", session.user));
         let Options { capacity, python, phalanx: Version(phalanx), cage, .. } = self.options.clone();
         let cage = cage.report().clone();
         tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx, levels, cage });
@@ -498,7 +498,7 @@ impl Service {
             Ok(entered) => entered,
             Err(why) => return Err(turn_away(&link, reader, &FromMachine::Refused { reason: why.to_string() }, why)),
         };
-        self.log.info(format!("serving {user}, who starts a message passing program"));
+        self.log.visit(&user, format!("serving {user}, who starts a message passing program"));
         self.programs.fetch_add(1, Ordering::AcqRel);
         let Options { capacity, phalanx, policy, command, environment, cage, .. } = &self.options;
         let terms = Terms {
@@ -518,7 +518,7 @@ impl Service {
             activity: &self.activity,
         };
         serve_program(&link, reader, &terms);
-        self.log.info(format!("{user}'s message passing program is gone"));
+        self.log.visit(&user, format!("{user}'s message passing program is gone"));
         self.programs.fetch_sub(1, Ordering::AcqRel);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 mod limits;
 
-use limits::{Hidden, Limits};
+use limits::{By, Hidden, Limits};
 use phalanx_core::text::escaped;
 use phalanx_net::sync::lock;
 use std::io::Write;
@@ -83,16 +83,25 @@ impl Log {
     /// Logs a line that any peer can cause, as often as it likes. Of each cause, the first lines in a minute are shown,
     /// and then how many there were.
     pub fn limited(&self, severity: Severity, cause: &str, text: impl AsRef<str>) {
+        self.bounded(By::Peer, severity, cause, text.as_ref());
+    }
+
+    fn bounded(&self, by: By, severity: Severity, cause: &str, text: &str) {
         let now = Instant::now();
         let (hidden, is_shown) = {
             let mut limits = lock(&self.0.limits);
-            (limits.end(now), limits.admit(severity, cause, now))
+            (limits.end(now), limits.admit(by, severity, cause, now))
         };
         hidden.into_iter().for_each(|hidden| self.0.summarize(hidden));
         match is_shown {
-            true => self.log(severity, text.as_ref()),
+            true => self.log(severity, text),
             false => self.await_end(),
         }
+    }
+
+    /// Logs a line about what a user does, who is served and can cause it often. Of each user more is shown than of a peer.
+    pub fn visit(&self, user: &str, text: impl AsRef<str>) {
+        self.bounded(By::User, Severity::Info, &format!("from {user}"), text.as_ref());
     }
 
     /// Starts a thread that says what was not shown, even if nothing is logged any more. There is one at a time.

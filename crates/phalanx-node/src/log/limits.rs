@@ -4,11 +4,34 @@ use super::Severity;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Lines of one cause in a period that are shown. The further ones are counted.
-const SHOWN: u64 = 5;
-/// Causes that are told apart at a time. A peer that makes up new ones shares one limit for all of them. Together with
-/// `SHOWN`, this keeps a log below 100 lines a minute, whatever refused peers do.
-const CAUSES: usize = 15;
+/// Who causes lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum By {
+    /// Any peer, also one that is refused.
+    Peer,
+    /// A user who is served. The owner of the log wants to know what users do.
+    User,
+}
+
+impl By {
+    /// Lines of one cause in a period that are shown. The further ones are counted.
+    fn shown(self) -> u64 {
+        match self {
+            By::Peer => 5,
+            By::User => 100,
+        }
+    }
+
+    /// Causes that are told apart at a time. A peer that makes up new ones shares one limit for all of them. Together with
+    /// `shown`, this keeps a log below 100 lines a minute, whatever refused peers do.
+    fn causes(self) -> usize {
+        match self {
+            By::Peer => 15,
+            By::User => 50,
+        }
+    }
+}
+
 /// The cause that stands for all others.
 const OTHERS: &str = "for other reasons";
 /// Longest name of a cause, in characters.
@@ -18,7 +41,7 @@ const MOST_CAUSE: usize = 300;
 #[derive(Debug)]
 pub(super) struct Limits {
     period: Duration,
-    causes: HashMap<String, Lines>,
+    causes: HashMap<(By, String), Lines>,
 }
 
 #[derive(Debug)]
@@ -42,23 +65,25 @@ impl Limits {
     }
 
     /// Counts a line. Returns whether it is shown.
-    pub fn admit(&mut self, severity: Severity, cause: &str, now: Instant) -> bool {
-        let cause: String = cause.chars().take(MOST_CAUSE).collect();
-        let is_known = self.causes.contains_key(&cause) || self.causes.len() < CAUSES;
-        let cause = if is_known { cause } else { OTHERS.to_owned() };
+    pub fn admit(&mut self, by: By, severity: Severity, cause: &str, now: Instant) -> bool {
+        let mut cause = (by, cause.chars().take(MOST_CAUSE).collect());
+        let known = || self.causes.keys().filter(|(other, _)| *other == by).count();
+        if !self.causes.contains_key(&cause) && known() >= by.causes() {
+            cause.1 = OTHERS.to_owned();
+        }
         let lines = Lines { severity, ends: now + self.period, count: 0 };
         let lines = self.causes.entry(cause).or_insert(lines);
         lines.count += 1;
-        lines.count <= SHOWN
+        lines.count <= by.shown()
     }
 
     /// Ends the periods that are over. Returns what was not shown in them.
     pub fn end(&mut self, now: Instant) -> Vec<Hidden> {
         let mut hidden = Vec::new();
-        self.causes.retain(|cause, lines| {
+        self.causes.retain(|(by, cause), lines| {
             let Lines { severity, ends, count } = *lines;
-            if ends <= now && count > SHOWN {
-                hidden.push(Hidden { severity, cause: cause.clone(), count: count - SHOWN });
+            if ends <= now && count > by.shown() {
+                hidden.push(Hidden { severity, cause: cause.clone(), count: count - by.shown() });
             }
             ends > now
         });
@@ -67,7 +92,8 @@ impl Limits {
 
     /// When the first period ends in which something was not shown.
     pub fn next_end(&self) -> Option<Instant> {
-        self.causes.values().filter(|lines| lines.count > SHOWN).map(|lines| lines.ends).min()
+        let is_hidden = |((by, _), lines): &(&(By, String), &Lines)| lines.count > by.shown();
+        self.causes.iter().filter(is_hidden).map(|(_, lines)| lines.ends).min()
     }
 }
 
@@ -78,7 +104,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn shown(limits: &mut Limits, cause: &str, count: u64, now: Instant) -> usize {
-        (0..count).filter(|_| limits.admit(Severity::Warning, cause, now)).count()
+        (0..count).filter(|_| limits.admit(By::Peer, Severity::Warning, cause, now)).count()
     }
 
     #[test]
@@ -97,9 +123,10 @@ mod tests {
     fn causes_that_a_peer_makes_up_share_one_limit() {
         let (mut limits, now) = (Limits::new(MINUTE), Instant::now());
         let lines: usize = (0..10_000).map(|number| shown(&mut limits, &format!("cause {number}"), 10, now)).sum();
-        assert!(lines <= (CAUSES + 1) * SHOWN as usize, "{lines}");
+        assert!(lines <= (By::Peer.causes() + 1) * By::Peer.shown() as usize, "{lines}");
         let hidden = limits.end(now + MINUTE);
         assert_eq!(hidden.iter().map(|it| it.count).sum::<u64>() + lines as u64, 100_000);
-        assert!(hidden.len() <= CAUSES + 1 && hidden.iter().any(|it| it.cause == OTHERS));
+        assert!(limits.admit(By::User, Severity::Info, "ada", now), "users have limits of their own");
+        assert!(hidden.len() <= By::Peer.causes() + 1 && hidden.iter().any(|it| it.cause == OTHERS));
     }
 }

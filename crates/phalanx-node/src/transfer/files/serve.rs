@@ -83,14 +83,14 @@ pub fn serve(mut peer: Peer, terms: &Terms<'_>) -> io::Result<()> {
     }
     let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_BODY)?;
     let _entered = enter(terms, &link, &user)?;
-    terms.log.info(format!("serving {user}, who looks at files"));
+    terms.log.visit(&user, format!("serving {user}, who looks at files"));
     tell(&link, &Answer::Offer { phalanx: terms.phalanx.0.clone() });
     let (asks, queue) = sync_channel(MOST_AHEAD);
     let mut pulse = Pulse::new();
     let protects = link.levels().base >= Level::Safe;
     let desk = Desk::new(Places::Exported(terms.exports.clone()), !protects, terms.guests.rooms.of(&user));
     let (log, user) = (terms.log, &user);
-    let log = &move |change: String| log.info(format!("{user} {change}"));
+    let log = &move |change: String| log.visit(user, format!("{user} {change}"));
     thread::scope(|scope| {
         let answering = thread::Builder::new().name("phalanx-files".into());
         let answering_link = &*link;

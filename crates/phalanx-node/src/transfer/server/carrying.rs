@@ -173,7 +173,7 @@ impl Service {
             return Err(self.refuse(&link, reader, &user, &error));
         }
         let _carrying = Carrying(self, user.clone());
-        self.log.info(format!("serving {user}, who copies from here to {}", printable(&carriage.address)));
+        self.log.visit(&user, format!("serving {user}, who copies from here to {}", printable(&carriage.address)));
         let (gone, told) = (AtomicBool::new(false), Mutex::new(None::<Instant>));
         thread::scope(|scope| {
             let attending = || {
@@ -187,7 +187,7 @@ impl Service {
                 Ok(carried) => counted(&carried.totals),
                 Err(error) => format!("gave up: {error}"),
             };
-            self.log.info(format!("{user}'s copy ended: {how}"));
+            self.log.visit(&user, format!("{user}'s copy ended: {how}"));
             tell(&link, &last_word(outcome));
             *lock(&told) = Some(Instant::now());
             Ok(())

@@ -190,7 +190,7 @@ impl Service {
             return Err(self.refuse(&link, reader, &user, &error));
         }
         let _leaving = Leaving(self, token);
-        self.log.info(format!("serving {user}, who copies {}", describe(&gathering.request)));
+        self.log.visit(&user, format!("serving {user}, who copies {}", describe(&gathering.request)));
         tell(&link, &Message::Begun { token });
         let threads = match gathering.request.threads {
             0 => usual_threads(),
@@ -211,7 +211,7 @@ impl Service {
             (None, Some(why)) => format!("gave up: {why}"),
             (None, None) => "was cut off".to_owned(),
         };
-        self.log.info(format!("{user}'s copy ended: {how}"));
+        self.log.visit(&user, format!("{user}'s copy ended: {how}"));
         Ok(common.totals())
     }
 
