@@ -51,9 +51,12 @@ __all__ = [
     "gpus",
     "guide_to",
     "how_to_delegate",
+    "hub_end_loan",
     "hub_expel",
     "hub_invite",
     "hub_leave",
+    "hub_lend",
+    "hub_loans",
     "hub_members",
     "hub_renew",
     "hub_status",
@@ -91,6 +94,8 @@ _Running = tuple[str, str, str | None, bool, int, int]
 _Told = tuple[int, int, list[_Running], int, int, str]
 _Executor = tuple[str, bool, int, _Told | None]
 _Relay = tuple[tuple[str, str], tuple[str, str], int, int]
+_Guest = tuple[str, str, bool, str]
+_Loan = tuple[str, str, int, int, list[str], list[str], int, list[_Guest], str]
 _HubMember = tuple[str, str, str | None, bool, int, int, dict[str, str]]
 
 _Target = tuple[int, int] | None
@@ -272,6 +277,7 @@ class Executor:
         cage: dict[str, Any] | None = None,
         hub: Hub | None = None,
         grid: tuple[list[str], list[str], dict[str, str]] | None = None,
+        lending: tuple[int, dict[str, Any], str | os.PathLike[str]] | None = None,
         log_level: str,
     ) -> Executor: ...
     @property
@@ -666,6 +672,18 @@ def hub_members(dialler: _Dialler, hubs: list[str], programs: list[str] = ...) -
 def hub_status(dialler: _Dialler, hubs: list[str]) -> tuple[list[_Executor], list[_Relay], int, int]: ...
 def hub_invite(dialler: _Dialler, hubs: list[str], role: str, uses: int, seconds: int) -> str: ...
 def hub_expel(dialler: _Dialler, hubs: list[str], name: str) -> int: ...
+def hub_lend(
+    dialler: _Dialler,
+    hubs: list[str],
+    token: str,
+    *,
+    members: int,
+    labels: list[str],
+    accepted: list[str],
+    places: int,
+) -> str: ...
+def hub_end_loan(dialler: _Dialler, hubs: list[str], grid: str) -> None: ...
+def hub_loans(dialler: _Dialler, hubs: list[str]) -> list[_Loan]: ...
 def hub_leave(dialler: _Dialler, hubs: list[str]) -> None: ...
 def guide_to(dialler: _Dialler, grid: str, hubs: list[str], last: dict[str, str]) -> None: ...
 def hub_renew(identity_text: str, file: str | os.PathLike[str], hubs: list[str]) -> str | None: ...

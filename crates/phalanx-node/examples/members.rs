@@ -4,7 +4,7 @@
 //! has let all in, and ends when it is killed.
 
 use phalanx_core::hub::Token;
-use phalanx_core::wire::hub::Status;
+use phalanx_core::wire::hub::{GuestState, Status, Terms};
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::socket::Socket;
 use phalanx_node::log::Log;
@@ -25,6 +25,12 @@ type Failure = Box<dyn Error + Send + Sync>;
 struct Nobody;
 
 impl Resident for Nobody {
+    fn be_guest(&self, _: Option<Terms>) {}
+
+    fn guest(&self) -> Option<GuestState> {
+        None
+    }
+
     fn come(&self, _: Socket) {}
 
     fn finds(&self, _: &str) -> bool {

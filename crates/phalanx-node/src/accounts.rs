@@ -166,18 +166,19 @@ impl Accounts {
         }
         let _locked = locked(&numbers)?;
         let given = read(register, &numbers)?;
-        let grid = blake3::hash(authority).to_hex()[..16].to_owned();
+        let grid = digest(authority);
         Ok(Accounts { numbers, register: register.to_owned(), grid, given: Mutex::new(given), _locked })
     }
 
-    /// Returns the account of a user. A new user gets the first free account.
+    /// Returns the account of a user. A new user gets the first free account. `authority`: the certificate of the authority of the
+    /// user's grid, if it is another one.
     ///
     /// # Errors
     ///
     /// All accounts are taken, or the register cannot be written.
-    pub fn of(&self, user: &str) -> io::Result<Account> {
+    pub fn of(&self, user: &str, authority: Option<&[u8]>) -> io::Result<Account> {
         let mut given = lock(&self.given);
-        let entry = format!("{user} {}", self.grid);
+        let entry = format!("{user} {}", authority.map_or_else(|| self.grid.clone(), digest));
         let number = match given.iter().find(|(_, of)| **of == entry) {
             Some((number, _)) => *number,
             None => {
@@ -217,6 +218,11 @@ impl Accounts {
         };
         note().map_err(wrong)
     }
+}
+
+/// The grid of an authority, as the register names it.
+fn digest(authority: &[u8]) -> String {
+    blake3::hash(authority).to_hex()[..16].to_owned()
 }
 
 fn range(numbers: &RangeInclusive<u32>) -> String {

@@ -34,6 +34,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Stack size of a thread that serves a peer, in bytes.
 const STACK: usize = 512 << 10;
 
+/// The number of the next peer. Several doors of a process have the same counter, because an executor that is lent has two doors, and
+/// tells the peers of both apart by their numbers.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// The error for a peer that is rejected.
 pub use crate::quota::refused;
 
@@ -55,7 +59,6 @@ pub struct Door {
     serve: Serve,
     log: Log,
     unproved: Mutex<Vec<Unproved>>,
-    next: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -85,10 +88,10 @@ pub struct Peer {
 impl Door {
     /// Begins to accept at every listener, for this member.
     pub fn open(listeners: Vec<Listener>, member: Option<Member>, serve: Serve, log: Log) -> io::Result<Arc<Door>> {
-        let (unproved, next, closed) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
+        let (unproved, closed) = (Mutex::default(), AtomicBool::new(false));
         let news = news::quota();
         let lasting = Lasting::default();
-        let door = Arc::new(Door { listeners, member, news, lasting, serve, log, unproved, next, closed });
+        let door = Arc::new(Door { listeners, member, news, lasting, serve, log, unproved, closed });
         for index in 0..door.listeners.len() {
             let door = door.clone();
             thread::Builder::new().name("phalanx-accept".into()).spawn(move || door.accept(index))?;
@@ -124,7 +127,7 @@ impl Door {
     }
 
     fn let_in(self: Arc<Door>, socket: Socket, from: Option<SocketAddr>) {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let ip = from.map(|from| from.ip());
         if let Ok(socket) = socket.try_clone() {
             self.make_room(Unproved { number, from: ip, socket });

@@ -1,5 +1,12 @@
 //! The executor's driver: the service on a donated machine. It starts interpreters for the users it accepts. It ends them when
 //! they are released, when their user is gone, and when the service itself ends.
+//!
+//! An executor that is lent has a second service, for the users of another grid, with another identity and behind another door
+//! ([`guests`]). Both have the same places, and whatever else the machine has for all of its users.
+
+mod guests;
+
+pub use guests::Lendable;
 
 use crate::activity::{Activity, Tally};
 use crate::cage::{Bars, Cage};
@@ -12,15 +19,16 @@ use crate::interpreter::{Begin, Process, Secrets};
 use crate::learned::log_learned;
 use crate::log::{Log, Severity};
 use crate::membership::{Resident, Stay, Telling};
-use crate::places::{Given, Holder, Overdue, Places, Request, SHARE_PATIENCE};
+use crate::places::{Given, Holder, Overdue, Places, Request, SHARE_PATIENCE, known_as};
 use crate::quota::{Entered, Quota};
 #[cfg(target_os = "linux")]
 use crate::ranks::serve::{Folders, Terms, serve as serve_program};
 use crate::space::{ServerOptions, Service as Spaces, listen_at_path};
 use crate::threads::{THREADS, most_links};
 use crate::transfer::{Exports, Service as Transfers, most_open};
+use guests::Guests;
 use phalanx_core::level::{Level, LevelSet, Levels, Mark, Policy};
-use phalanx_core::wire::hub::{Status, What};
+use phalanx_core::wire::hub::{GuestState, Status, Terms as GuestTerms, What};
 #[cfg(target_os = "linux")]
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, Version, decode, encode};
@@ -82,6 +90,8 @@ pub struct Options {
     pub cage: Cage,
     /// The hub behind the same door. `None`: this machine is none.
     pub hub: Option<Arc<Hub>>,
+    /// What the owners of its grid may lend to other grids. `None`: nothing.
+    pub lendable: Option<Lendable>,
 }
 
 /// A running service.
@@ -94,6 +104,8 @@ pub struct Executor {
     told: Mutex<Told>,
     /// The stay at a hub.
     stay: Mutex<Option<Stay>>,
+    /// The executor as a guest of another grid. `None`: its owner does not let it be lent, or it has no hub.
+    guests: Mutex<Option<Arc<Guests>>>,
 }
 
 /// The last warning in the log about the end of the executor's certificate, with that end in seconds since 1970.
@@ -104,9 +116,8 @@ enum Told {
     Over(u64),
 }
 
-struct Service {
-    member: Member,
-    options: Options,
+/// What the machine has for its users, of whatever grid. Users are named as [`known_as`] says.
+struct Common {
     /// Interpreters that wait for their data link. The link's levels were agreed for the address it must come from.
     expecting: Mutex<HashMap<Token, Expected>>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
@@ -117,13 +128,41 @@ struct Service {
     launchers: Arc<Quota>,
     /// Requests for interpreters that wait for a place.
     requests: Arc<Quota>,
-    /// Number of message passing programs that have processes here.
-    programs: AtomicU32,
     #[cfg(target_os = "linux")]
     folders: Folders,
+}
+
+impl Common {
+    fn new(capacity: u32) -> Common {
+        let most = most_links((most_open() / DESCRIPTORS).min(MOST_LINKS), THREADS);
+        let quota = |what| Quota::new(what, most, most.div_ceil(4));
+        let requests = requests_of_a_user(capacity);
+        Common {
+            expecting: Mutex::default(),
+            sessions: Mutex::default(),
+            places: Places::new(capacity),
+            controls: quota("links of managers"),
+            launchers: quota("message passing programs"),
+            requests: Quota::new("requests that wait for a place", requests.saturating_mul(4), requests),
+            #[cfg(target_os = "linux")]
+            folders: Folders::default(),
+        }
+    }
+}
+
+/// The service for the users of one grid.
+struct Service {
+    member: Member,
+    options: Options,
+    common: Arc<Common>,
+    /// The grid of which the executor is a guest with this service. `None`: its own.
+    guest_of: Option<String>,
+    /// Number of message passing programs that have processes here.
+    programs: AtomicU32,
     closed: AtomicBool,
     spaces: Option<Spaces>,
-    transfers: Transfers,
+    /// `None`: no files are served.
+    transfers: Option<Transfers>,
     activity: Arc<Activity>,
     log: Log,
 }
@@ -132,6 +171,8 @@ struct Service {
 struct AsResident {
     service: Arc<Service>,
     door: Arc<Door>,
+    /// `None`: it is not lent. A guest is not lent further.
+    guests: Option<Arc<Guests>>,
 }
 
 impl Resident for AsResident {
@@ -146,6 +187,21 @@ impl Resident for AsResident {
     fn status(&self) -> Status {
         self.service.status()
     }
+
+    fn be_guest(&self, terms: Option<GuestTerms>) {
+        match (&self.guests, terms) {
+            (Some(guests), terms) if guests.may_be_lent() => guests.be(terms),
+            (_, Some(_)) => {
+                let what = "the hub lends this machine, and its owner does not let it (--may-lend): it is not lent";
+                self.service.log.limited(Severity::Warning, what, what);
+            }
+            (_, None) => {}
+        }
+    }
+
+    fn guest(&self) -> Option<GuestState> {
+        self.guests.as_ref().map(|guests| guests.state())
+    }
 }
 
 /// Ends whatever a session started, however its serving ends.
@@ -156,12 +212,12 @@ struct Leaving<'a> {
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        let Some(session) = lock(&self.service.sessions).remove(&self.number) else { return };
+        let Some(session) = lock(&self.service.common.sessions).remove(&self.number) else { return };
         session.link.close();
-        self.service.places.leave(self.number);
+        self.service.common.places.leave(self.number);
         let left: Vec<u32> = lock(&session.interpreters).keys().copied().collect();
         left.into_iter().for_each(|request| self.service.release(&session, request));
-        self.service.log.visit(&session.user, format!("{} is gone", session.user));
+        self.service.log.visit(&session.known, format!("{} is gone", session.known));
     }
 }
 
@@ -170,6 +226,12 @@ struct Session {
     number: u64,
     link: Arc<Link>,
     user: String,
+    /// The user's name in what all grids share.
+    known: String,
+    /// The grid of the user, if it is not the executor's own.
+    guest_of: Option<String>,
+    /// What the hub of the user's grid is told.
+    activity: Arc<Activity>,
     /// The user's certificate. The session's interpreters accept no other peer.
     certificate: Vec<u8>,
     /// The executor with the certificate that it has shown to the user.
@@ -269,37 +331,26 @@ impl Executor {
         } else if spaces.is_some() {
             path = listen_at_path(&address, &mut listeners, &log);
         }
-        let places = Places::new(options.capacity);
-        let most = most_links((most_open() / DESCRIPTORS).min(MOST_LINKS), THREADS);
-        let quota = |what| Quota::new(what, most, most.div_ceil(4));
-        let (controls, launchers) = (quota("links of managers"), quota("message passing programs"));
-        let requests = requests_of_a_user(options.capacity);
-        let requests = Quota::new("requests that wait for a place", requests.saturating_mul(4), requests);
+        let common = Arc::new(Common::new(options.capacity));
         let Options { policy, accepted, exports, phalanx, .. } = options.clone();
         let transfers = Transfers::new(member.clone(), policy, accepted, exports, phalanx, log.clone());
         let own = member.clone();
         let service = Arc::new(Service {
             member,
             options,
-            expecting: Mutex::default(),
-            sessions: Mutex::default(),
-            places,
-            controls,
-            launchers,
-            requests,
+            common,
+            guest_of: None,
             programs: AtomicU32::new(0),
-            #[cfg(target_os = "linux")]
-            folders: Folders::default(),
             closed: AtomicBool::new(false),
             spaces,
-            transfers,
+            transfers: Some(transfers),
             activity: Arc::default(),
             log: log.clone(),
         });
         let serving = service.clone();
         let door = Door::open(listeners, Some(own), Box::new(move |peer, wanted| serving.serve(peer, wanted)), log)?;
         let (path, told) = (Mutex::new(path), Mutex::new(Told::Nothing));
-        Ok(Executor { service, door, address, path, told, stay: Mutex::default() })
+        Ok(Executor { service, door, address, path, told, stay: Mutex::default(), guests: Mutex::default() })
     }
 
     /// Where it listens.
@@ -330,8 +381,13 @@ impl Executor {
     /// # Errors
     /// The system starts no thread.
     pub fn stay(&self, hubs: Vec<String>, telling: Telling) -> io::Result<()> {
-        let resident = AsResident { service: self.service.clone(), door: self.door.clone() };
         let telling = Telling { port: self.address.port(), ..telling };
+        let lendable = self.service.options.lendable.clone();
+        let begin = |lendable| Guests::begin(lendable, self.service.clone(), self.address.ip(), telling.facts.clone());
+        let guests = lendable.map(begin).transpose()?;
+        let before = std::mem::replace(&mut *lock(&self.guests), guests.clone());
+        before.iter().for_each(|guests| guests.end());
+        let resident = AsResident { service: self.service.clone(), door: self.door.clone(), guests };
         let (member, log) = (self.service.member.clone(), self.service.log.clone());
         let stay = Stay::begin(member, hubs, telling, Box::new(resident), log)?;
         drop(lock(&self.stay).replace(stay));
@@ -357,20 +413,14 @@ impl Executor {
     /// Ends every interpreter and stops serving.
     pub fn close(&self) {
         drop(lock(&self.stay).take());
+        lock(&self.guests).take().iter().for_each(|guests| guests.end());
         self.service.closed.store(true, Ordering::Release);
         self.door.close();
         self.service.spaces.iter().for_each(Spaces::close);
-        self.service.transfers.close();
+        self.service.transfers.iter().for_each(Transfers::close);
         self.service.options.hub.iter().for_each(|hub| hub.close());
         lock(&self.path).take();
-        for session in lock(&self.service.sessions).values() {
-            session.link.close();
-            lock(&session.interpreters).values().for_each(|started| drop(lock(&started.process).end()));
-        }
-        let until = Instant::now() + END_PATIENCE;
-        while self.service.programs.load(Ordering::Acquire) > 0 && Instant::now() < until {
-            thread::sleep(Duration::from_millis(10));
-        }
+        self.service.end_all();
     }
 }
 
@@ -381,18 +431,45 @@ impl Drop for Executor {
 }
 
 impl Service {
-    /// What runs here now, and for whom.
+    /// Ends everything that users of this service have here.
+    fn end_all(&self) {
+        self.closed.store(true, Ordering::Release);
+        for session in lock(&self.common.sessions).values().filter(|session| session.guest_of == self.guest_of) {
+            session.link.close();
+            lock(&session.interpreters).values().for_each(|started| drop(lock(&started.process).end()));
+        }
+        let until = Instant::now() + END_PATIENCE;
+        while self.programs.load(Ordering::Acquire) > 0 && Instant::now() < until {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The name of a user in what all grids share.
+    fn known(&self, user: &str) -> String {
+        known_as(user, self.guest_of.as_deref())
+    }
+
+    /// What runs here now, and for whom. The hub of the executor's own grid hears of users of another grid too, and the hub of that grid
+    /// of its own users only.
     fn status(&self) -> Status {
         let mut tally = Tally::default();
-        for session in lock(&self.sessions).values() {
+        let name = |known: &str| match &self.guest_of {
+            None => Some(known.to_owned()),
+            Some(grid) => known.split_once('@').filter(|(_, of)| of == grid).map(|(user, _)| user.to_owned()),
+        };
+        for session in lock(&self.common.sessions).values() {
+            let Some(user) = name(&session.known) else { continue };
             for started in lock(&session.interpreters).values() {
                 let link = (Some(started.level), Some(session.from));
-                tally.add(&session.user, What::Interpreters, link, 1, 0);
+                tally.add(&user, What::Interpreters, link, 1, 0);
             }
         }
-        let (used, ranks) = self.places.in_use();
-        ranks.iter().for_each(|(user, count)| tally.add(user, What::Ranks, (None, None), *count, 0));
-        self.transfers.count(&mut tally);
+        let (all, ranks) = self.common.places.in_use();
+        for (user, count) in ranks.iter().filter_map(|(known, count)| Some((name(known)?, count))) {
+            tally.add(&user, What::Ranks, (None, None), *count, 0);
+        }
+        let used = self.guest_of.as_ref().map_or(all, |grid| self.common.places.in_use_by(grid));
+        self.transfers.iter().for_each(|transfers| transfers.count(&mut tally));
         self.spaces.iter().for_each(|spaces| spaces.count(&mut tally));
         self.activity.status(Instant::now(), (self.options.capacity, used), tally)
     }
@@ -405,10 +482,10 @@ impl Service {
             Wanted::Ranks => self.serve_ranks(peer),
             #[cfg(not(target_os = "linux"))]
             Wanted::Ranks => Err(refused("message passing programs run on Linux")),
-            Wanted::Transfer => self.transfers.serve(peer),
-            Wanted::Files => self.transfers.serve_files(peer),
-            Wanted::Executor => self.transfers.serve_executor(peer),
-            Wanted::Stream { token, number } => self.transfers.serve_stream(peer, token, number),
+            Wanted::Transfer => self.transfers()?.serve(peer),
+            Wanted::Files => self.transfers()?.serve_files(peer),
+            Wanted::Executor => self.transfers()?.serve_executor(peer),
+            Wanted::Stream { token, number } => self.transfers()?.serve_stream(peer, token, number),
             Wanted::Replica => match &self.spaces {
                 Some(spaces) => spaces.serve_replica(peer),
                 None => Err(refused("no spaces are served here")),
@@ -423,6 +500,10 @@ impl Service {
         }
     }
 
+    fn transfers(&self) -> io::Result<&Transfers> {
+        self.transfers.as_ref().ok_or_else(|| refused("this executor is lent: it has places, and no files"))
+    }
+
     fn hub(&self) -> io::Result<&Hub> {
         self.options.hub.as_deref().ok_or_else(|| refused("this executor is no hub"))
     }
@@ -430,7 +511,7 @@ impl Service {
     /// Serves a data link: passes its socket to the interpreter that was started under this token. The interpreter does the
     /// handshake.
     fn pass_on(&self, token: Token, peer: &Peer) -> io::Result<()> {
-        let expected = lock(&self.expecting).remove(&token);
+        let expected = lock(&self.common.expecting).remove(&token);
         let (from, process) = expected.ok_or_else(|| refused("an unknown token"))?;
         if peer.from != Some(from) {
             return Err(refused("a token from another machine than it was given to"));
@@ -443,7 +524,7 @@ impl Service {
     fn serve_user(&self, mut peer: Peer) -> io::Result<()> {
         let shown = self.member.newest();
         let (shaken, user) = peer.shake_hands(&shown, control::LEVELS)?;
-        let entered = self.admit(&peer, &user, &self.controls);
+        let entered = self.admit(&peer, &user, &self.common.controls);
         let from = peer.from.ok_or_else(|| refused("control links come over the network"))?;
         let (levels, number, certificate) = (self.levels_for(from), peer.number, shaken.peer_certificate().clone());
         let (link, reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
@@ -454,7 +535,10 @@ impl Service {
         let session = Arc::new(Session {
             number,
             link,
+            known: self.known(&user),
             user,
+            guest_of: self.guest_of.clone(),
+            activity: self.activity.clone(),
             certificate: certificate.to_vec(),
             shown,
             from,
@@ -463,9 +547,9 @@ impl Service {
             confined: Mutex::default(),
             told: Mutex::default(),
         });
-        lock(&self.sessions).insert(number, session.clone());
+        lock(&self.common.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };
-        self.log.visit(&session.user, format!("serving {}", session.user));
+        self.log.visit(&session.known, format!("serving {}", session.known));
         let Options { capacity, python, phalanx: Version(phalanx), cage, .. } = self.options.clone();
         let cage = cage.report().clone();
         tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx, levels, cage });
@@ -491,34 +575,36 @@ impl Service {
     fn serve_ranks(&self, mut peer: Peer) -> io::Result<()> {
         let shown = self.member.newest();
         let (shaken, user) = peer.shake_hands(&shown, control::LEVELS)?;
-        let entered = self.admit(&peer, &user, &self.launchers);
+        let entered = self.admit(&peer, &user, &self.common.launchers);
         let certificate = shaken.peer_certificate().to_vec();
         let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_PIECE as u64)?;
         let _entered = match entered {
             Ok(entered) => entered,
             Err(why) => return Err(turn_away(&link, reader, &FromMachine::Refused { reason: why.to_string() }, why)),
         };
-        self.log.visit(&user, format!("serving {user}, who starts a message passing program"));
+        let known = &self.known(&user);
+        self.log.visit(known, format!("serving {known}, who starts a message passing program"));
         self.programs.fetch_add(1, Ordering::AcqRel);
         let Options { capacity, phalanx, policy, command, environment, cage, .. } = &self.options;
         let terms = Terms {
             capacity: *capacity,
             phalanx,
             user: &user,
+            known,
             certificate: &certificate,
             member: &shown,
-            places: &self.places,
+            places: &self.common.places,
             policy,
             python: command.first().map_or("python3", String::as_str),
             environment,
             cage,
-            folders: &self.folders,
-            take_overdue: &|| self.places.overdue(Instant::now()).into_iter().for_each(|late| self.take(late)),
+            folders: &self.common.folders,
+            take_overdue: &|| self.common.places.overdue(Instant::now()).into_iter().for_each(|late| self.take(late)),
             closed: &self.closed,
             activity: &self.activity,
         };
         serve_program(&link, reader, &terms);
-        self.log.visit(&user, format!("{user}'s message passing program is gone"));
+        self.log.visit(known, format!("{known}'s message passing program is gone"));
         self.programs.fetch_sub(1, Ordering::AcqRel);
         Ok(())
     }
@@ -526,7 +612,7 @@ impl Service {
     /// Takes a place for a user that is accepted here. From then on no flood disconnects the user.
     fn admit(&self, peer: &Peer, user: &str, quota: &Arc<Quota>) -> io::Result<Entered> {
         check_accepted(&self.options.accepted, user)?;
-        let entered = quota.enter(user)?;
+        let entered = quota.enter(&self.known(user))?;
         peer.proved();
         Ok(entered)
     }
@@ -555,15 +641,16 @@ impl Service {
 
     /// Starts an interpreter, at once or as soon as a place is free.
     fn recruit(&self, session: &Session, number: u32, levels: Levels, program: [u8; 16], waits: bool) {
-        let holder = Holder { user: session.user.clone(), program };
-        let checked = session.check(number, levels).and_then(|()| match self.places.is_open(session.number, number) {
-            true => Err(made_before()),
-            false => self.requests.enter(&session.user),
-        });
+        let holder = Holder { user: session.known.clone(), program };
+        let checked =
+            session.check(number, levels).and_then(|()| match self.common.places.is_open(session.number, number) {
+                true => Err(made_before()),
+                false => self.common.requests.enter(&session.known),
+            });
         match checked {
             Ok(entered) => {
                 let (session, since) = (session.number, Instant::now());
-                self.places.request(Request { session, number, holder, levels, waits, since, entered });
+                self.common.places.request(Request { session, number, holder, levels, waits, since, entered });
             }
             // A manager that sends requests and reads no answers would fill the memory with them.
             Err(_) if session.link.is_blocked() => return session.link.close(),
@@ -575,7 +662,7 @@ impl Service {
     /// Starts the session's interpreters that have a place now, and says what else became of its requests. Takes places that
     /// another session, of any user, did not give back in time: that session's own thread may be held up by its manager.
     fn look_at_places(&self, session: &Session) {
-        let look = self.places.look(session.number, Instant::now());
+        let look = self.common.places.look(session.number, Instant::now());
         for late in look.overdue {
             self.take(late);
         }
@@ -599,7 +686,7 @@ impl Service {
 
     /// Takes places from a session for another user: those that it has not used yet, and its newest interpreters.
     fn take(&self, late: Overdue) {
-        let Some(session) = lock(&self.sessions).get(&late.session).cloned() else { return };
+        let Some(session) = lock(&self.common.sessions).get(&late.session).cloned() else { return };
         let session = &*session;
         late.unused.into_iter().for_each(|given| refuse(session, given.into_parts().0.number, self.in_use()));
         let mut newest: Vec<u32> = lock(&session.interpreters).keys().copied().collect();
@@ -647,7 +734,7 @@ impl Service {
         let begin = Begin { machine, path: Vec::new(), opened, account, levels, said, secrets, papers };
         let process = Process::start(&self.options.command, &begin, Some(&bars))?;
         let process = Arc::new(Mutex::new(process));
-        lock(&self.expecting).insert(token, (session.from, process.clone()));
+        lock(&self.common.expecting).insert(token, (session.from, process.clone()));
         lock(&session.interpreters).insert(request, Started { process, token, level: levels.base, _place: place });
         Ok((token, own.certificate.to_vec()))
     }
@@ -656,17 +743,17 @@ impl Service {
     fn release(&self, session: &Session, request: u32) {
         match self.end(session, request) {
             Some(how) => tell(&session.link, &FromExecutor::Ended { request, how }),
-            None => drop(self.places.withdraw(session.number, request)),
+            None => drop(self.common.places.withdraw(session.number, request)),
         }
     }
 
     /// Ends an interpreter and gives its place back. Returns how it ended.
     fn end(&self, session: &Session, request: u32) -> Option<String> {
         let started = lock(&session.interpreters).remove(&request)?;
-        lock(&self.expecting).remove(&started.token);
+        lock(&self.common.expecting).remove(&started.token);
         let how = lock(&started.process).end();
         // A manager may release an interpreter that has died before this executor has noticed. So the way of the end tells losses apart.
-        self.activity.note_end(&session.user, &how);
+        session.activity.note_end(&session.user, &how);
         Some(how)
     }
 

@@ -44,16 +44,33 @@ struct Caging {
 }
 
 impl Caging {
-    fn read(self, member: &Member) -> PyResult<Cage> {
+    fn settings(self, member: &Member) -> PyResult<Settings> {
         let kind = self.kind.as_deref().map(str::parse).transpose().map_err(PyValueError::new_err::<String>)?;
-        let Caging { python, private, home, grants, variables, accounts, register, allow_root, .. } = self;
+        let Caging { python, private, home, grants, variables, accounts, register, .. } = self;
         let own =
             |(first, last)| OwnAccounts { numbers: first..=last, register, authority: member.authority().to_vec() };
         let accounts = accounts.map(own);
-        let cage = Cage::new(Settings { kind, python, private, home, grants, variables, accounts });
+        Ok(Settings { kind, python, private, home, grants, variables, accounts })
+    }
+
+    fn read(self, member: &Member) -> PyResult<Cage> {
+        let allow_root = self.allow_root;
+        let cage = Cage::new(self.settings(member)?);
         let checked = cage.and_then(|cage| cage.check_root(allow_root).map(|()| cage));
         checked.map_err(|error| raise("PolicyError", error))
     }
+}
+
+/// What the owner lets be lent to other grids, as Python passes it: the most places, the cage of users of other grids, and the folder
+/// for the identity in the other grid.
+type Lending = (u32, Caging, PathBuf);
+
+/// What may be lent. Users of other grids are more than one, so the cage has to keep them apart.
+fn lendable(lending: Lending, cage: &Cage, member: &Member) -> PyResult<node::Lendable> {
+    let (places, said, folder) = lending;
+    let lent = cage.lent(said.settings(member)?).map_err(|error| raise("PolicyError", error))?;
+    let cage = lent.check_lent().map(|()| lent);
+    Ok(node::Lendable { places, cage, folder })
 }
 
 /// The strongest cage that this system has without accounts, in words: its kind, and what it does not keep apart.
@@ -77,10 +94,10 @@ pub struct Executor {
 #[pymethods]
 impl Executor {
     /// Listens at `address`. `identity_file` is the text of the `file`. Behind the same door is a `hub`, if one is given. With `grid`, the
-    /// executor stays at a hub. Log lines for the machine's owner go to standard error, from this severity on.
+    /// executor stays at a hub, whose grid's owners may lend what `lending` says. Log lines for the machine's owner go to standard error, from this severity on.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, command, python, policy, spaces, exports, environment, cage=None, hub=None, grid=None, log_level))]
+    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, command, python, policy, spaces, exports, environment, cage=None, hub=None, grid=None, lending=None, log_level))]
     fn new(
         address: &str,
         identity_file: &str,
@@ -97,6 +114,7 @@ impl Executor {
         cage: Option<Caging>,
         hub: Option<&Hub>,
         grid: Option<AtGrid>,
+        lending: Option<Lending>,
         log_level: &str,
     ) -> PyResult<Executor> {
         let member = match &grid {
@@ -117,6 +135,7 @@ impl Executor {
             None => Cage::new(Settings::default()).map_err(|error| raise("PolicyError", error))?,
         };
         cage.check_users(&accepted).map_err(|error| raise("PolicyError", error))?;
+        let lendable = lending.map(|lending| lendable(lending, &cage, &member)).transpose()?;
         let report = cage.report().to_string();
         let phalanx = Version::default();
         let hub = hub.map(|hub| hub.0.clone());
@@ -132,6 +151,7 @@ impl Executor {
             environment,
             cage,
             hub,
+            lendable,
         };
         let least: Severity = log_level.parse().map_err(PyValueError::new_err::<String>)?;
         let executor = node::Executor::start(address, member, options, Log::to_standard_error(least));

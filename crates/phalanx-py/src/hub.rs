@@ -4,7 +4,7 @@ use crate::errors::{identity, raise};
 use crate::grid::{Dialler, at_files};
 use phalanx_core::hub::Token;
 use phalanx_core::level::Level;
-use phalanx_core::wire::hub::{Facts, RelayedRow, Row, Running, Status, StatusRow};
+use phalanx_core::wire::hub::{Facts, GuestRow, LoanRow, LoanTerms, RelayedRow, Row, Running, Status, StatusRow};
 use phalanx_net::identity::{Authority, Member, Role, first_certificate, role_and_name, to_hex};
 use phalanx_node::hub as node;
 use phalanx_node::log::{Log, Severity};
@@ -246,6 +246,49 @@ pub fn hub_invite(
 #[pyfunction]
 pub fn hub_expel(py: Python<'_>, dialler: Dialler, hubs: Vec<String>, name: String) -> PyResult<u32> {
     at_hub(py, dialler, &hubs, |hub| hub.expel(name))
+}
+
+/// Lends executors of the grid to the grid of this token. `places`: of each executor. Returns the name of the other grid.
+#[pyfunction]
+#[pyo3(signature = (dialler, hubs, token, *, members, labels, accepted, places))]
+#[expect(clippy::too_many_arguments)]
+pub fn hub_lend(
+    py: Python<'_>,
+    dialler: Dialler,
+    hubs: Vec<String>,
+    token: String,
+    members: u32,
+    labels: Vec<String>,
+    accepted: Vec<String>,
+    places: u32,
+) -> PyResult<String> {
+    let terms = LoanTerms { token: to_token(&token)?.to_string(), members, labels, accepted, places };
+    at_hub(py, dialler, &hubs, |hub| hub.lend(terms))
+}
+
+/// Ends the loan to a grid.
+#[pyfunction]
+pub fn hub_end_loan(py: Python<'_>, dialler: Dialler, hubs: Vec<String>, grid: String) -> PyResult<()> {
+    at_hub(py, dialler, &hubs, |hub| hub.end_loan(grid))
+}
+
+/// A loan, for Python: the other grid, the owner who lends, since when, how many members, their labels, the accepted users, the places of
+/// each, the guests, and why the last executor that was to be one is none.
+type LoanTuple = (String, String, u64, u32, Vec<String>, Vec<String>, u32, Vec<GuestTuple>, String);
+/// A guest, for Python: its name here and there, whether the other grid knows it, and how it is in words.
+type GuestTuple = (String, String, bool, String);
+
+/// The loans of a grid.
+#[pyfunction]
+pub fn hub_loans(py: Python<'_>, dialler: Dialler, hubs: Vec<String>) -> PyResult<Vec<LoanTuple>> {
+    let guest = |GuestRow { name, there, is_in, why }: GuestRow| (name, there, is_in, why);
+    let loan = |row: LoanRow| {
+        let LoanRow { grid, by, since, terms, guests, refused } = row;
+        let LoanTerms { members, labels, accepted, places, .. } = terms;
+        let guests = guests.into_iter().map(guest).collect();
+        (grid, by, since, members, labels, accepted, places, guests, refused)
+    };
+    Ok(at_hub(py, dialler, &hubs, AtHub::loans)?.into_iter().map(loan).collect())
 }
 
 /// Leaves the grid for good.

@@ -61,6 +61,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hub::hub_members, module)?)?;
     module.add_function(wrap_pyfunction!(hub::hub_status, module)?)?;
     module.add_function(wrap_pyfunction!(hub::hub_invite, module)?)?;
+    module.add_function(wrap_pyfunction!(hub::hub_lend, module)?)?;
+    module.add_function(wrap_pyfunction!(hub::hub_end_loan, module)?)?;
+    module.add_function(wrap_pyfunction!(hub::hub_loans, module)?)?;
     module.add_function(wrap_pyfunction!(hub::hub_expel, module)?)?;
     module.add_function(wrap_pyfunction!(hub::hub_leave, module)?)?;
     module.add_function(wrap_pyfunction!(hub::hub_renew, module)?)?;

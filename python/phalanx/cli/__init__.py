@@ -1,9 +1,9 @@
-"""The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx cat``, ``phalanx completion``,
-``phalanx cp``, ``phalanx demo``, ``phalanx deploy``, ``phalanx doctor``, ``phalanx executor``, ``phalanx expel``,
+"""The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx cat``, ``phalanx completion``, ``phalanx cp``,
+``phalanx demo``, ``phalanx deploy``, ``phalanx doctor``, ``phalanx executor``, ``phalanx expel``,
 ``phalanx explain``, ``phalanx grid``, ``phalanx grids``, ``phalanx help``, ``phalanx invite``, ``phalanx join``,
-``phalanx known``, ``phalanx leave``, ``phalanx ls``, ``phalanx members``, ``phalanx mpicc``, ``phalanx mpicxx``,
-``phalanx mpirun``, ``phalanx rm``, ``phalanx service``, ``phalanx space``, ``phalanx status``, ``phalanx sync``,
-``phalanx up``."""
+``phalanx known``, ``phalanx leave``, ``phalanx lend``, ``phalanx ls``, ``phalanx members``, ``phalanx mpicc``,
+``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx rm``, ``phalanx service``, ``phalanx space``, ``phalanx status``,
+``phalanx sync``, ``phalanx up``."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ MODULES = {
     "join": "join",
     "known": "known",
     "leave": "leave",
+    "lend": "lend",
     "ls": "ls",
     "members": "members",
     "mpicc": "mpicc",

@@ -27,6 +27,8 @@ from phalanx.words import CAGES, Cage
 
 T = TypeVar("T")
 
+#: The grant that opens graphics processors.
+GPU = "gpu"
 #: Seconds between two looks at signals and the hub: a wait without an end would not hear signals on every system.
 _LOOK = 0.5
 #: Seconds between two looks at the certificate, which read it: at each of the others they were most of what an
@@ -171,7 +173,7 @@ def start_executor(listen: str, identity: Path | None, donating: Donating, **mor
     donating
         What is donated.
     **more
-        ``hub`` and ``grid``, as the native core takes them.
+        ``hub``, ``grid`` and ``lending``, as the native core takes them.
     """
     os.environ.pop(VARIABLE, None)  # what it starts belongs to its users' programs, not to the one that started it
     policy = policy_words(Rules(donating.rules) if donating.rules else "links", donating.trusted)

@@ -10,7 +10,7 @@ import click
 from phalanx import _native
 from phalanx._grids import HUB, Joined, joined_names, read_joined
 from phalanx._identities import EXECUTOR, USER
-from phalanx.cli._donating import Donating
+from phalanx.cli._donating import GPU, Donating
 from phalanx.cli._streams import printable
 from phalanx.errors import IdentityError
 from phalanx.hosts import PYTHON
@@ -19,8 +19,6 @@ from phalanx.space import _serve
 
 #: Seconds to wait until a hub knows an executor that starts.
 _PATIENCE = 3.0
-#: The grant that opens graphics processors.
-_GPU = "gpu"
 #: The option by which a joined grid is named.
 JOINED = click.option("--grid", "name", metavar="NAME", help="The grid. [default: the only one that you have joined]")
 
@@ -69,7 +67,7 @@ def machine_facts(donating: Donating, labels: tuple[str, ...] = ()) -> dict[str,
         "system": f"{platform.system()} {platform.release()}",
         "processor": platform.machine(),
         "accepts": " ".join(donating.accept),
-        "gpus": str(_native.gpus()) if _GPU in donating.grants else "",
+        "gpus": str(_native.gpus()) if GPU in donating.grants else "",
         "labels": " ".join(labels),
     }
     return {name: fact[:200] for name, fact in facts.items() if fact}

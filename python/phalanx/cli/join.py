@@ -19,6 +19,7 @@ from phalanx._grids import (
     write_joined,
 )
 from phalanx._identities import EXECUTOR, USER, read_private
+from phalanx.cli import _lending
 from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
 from phalanx.cli._examples import examples
 from phalanx.cli._founding import owner_name
@@ -50,6 +51,7 @@ _FILES = {"executor": EXECUTOR, "user": USER}
 @LISTEN
 @ADVERTISE
 @LABELS
+@_lending.MAY_LEND
 @donates
 def join(
     token: str,
@@ -59,6 +61,7 @@ def join(
     listen: str | None,
     advertised: tuple[str, ...],
     labels: tuple[str, ...],
+    may_lend: int | None,
     donating: Donating,
 ) -> None:
     """Join a grid with a token, and donate this machine.
@@ -78,7 +81,7 @@ def join(
     if is_name(token) and is_joined(token):
         if name or local:
             raise click.UsageError("--name and --as are for joining with a token; this grid has been joined")
-        return _start(read_joined(token), (listen, advertised, labels), donating)
+        return _start(read_joined(token), (listen, advertised, labels), donating, may_lend)
     joined, role, member = _join(token, name, local)
     click.echo(f"joined the grid {joined.name} as {member}")
     if role == "user":
@@ -86,7 +89,7 @@ def join(
     elif no_start:
         click.echo(f"to donate this machine: phalanx join {joined.name}")
     else:
-        _start(joined, (listen, advertised, labels), donating)
+        _start(joined, (listen, advertised, labels), donating, may_lend)
     return None
 
 
@@ -153,7 +156,12 @@ def _remove_if_empty(joined: Joined) -> None:
             return
 
 
-def _start(joined: Joined, asked: tuple[str | None, tuple[str, ...], tuple[str, ...]], donating: Donating) -> None:
+def _start(
+    joined: Joined,
+    asked: tuple[str | None, tuple[str, ...], tuple[str, ...]],
+    donating: Donating,
+    may_lend: int | None,
+) -> None:
     """Runs the executor of a grid that was joined, until it is ended."""
     if joined.hub.is_dir():
         raise IdentityError(f"this machine is the hub of the grid {joined.name}: start it with phalanx up")
@@ -165,8 +173,13 @@ def _start(joined: Joined, asked: tuple[str | None, tuple[str, ...], tuple[str, 
     chosen = listening(joined, *asked)
     with running(joined, f"phalanx join {joined.name}"):
         good_identity(joined, joined.executor)
-        stays = [*joined.hubs], addresses_told(chosen), machine_facts(donating, chosen.labels)
-        with closing(start_executor(chosen.address, joined.executor, donating, grid=stays)) as service:
+        stays = (
+            [*joined.hubs],
+            addresses_told(chosen),
+            machine_facts(donating, chosen.labels) | _lending.facts(may_lend),
+        )
+        lent = _lending.lending(joined, donating, may_lend)
+        with closing(start_executor(chosen.address, joined.executor, donating, grid=stays, **lent)) as service:
             ending = Ending()
             keep(joined, chosen)
             announce(service)

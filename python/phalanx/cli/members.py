@@ -110,4 +110,5 @@ def _machine(member: Member) -> str:
     gpus = f"{facts['gpus']} GPUs" if "gpus" in facts else ""
     python = f"Python {facts['python']}" if "python" in facts else ""
     labels = f"labels {facts['labels']}" if "labels" in facts else ""
-    return printable(", ".join(filter(None, (cores, memory, gpus, python, labels))))
+    lent = [f"{word} {facts[word]}" for word in ("lent to", "lent by") if word in facts]
+    return printable(", ".join(filter(None, (cores, memory, gpus, python, labels, *lent))))

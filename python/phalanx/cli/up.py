@@ -18,7 +18,7 @@ from phalanx._grids import (
     write_joined,
 )
 from phalanx._identities import read_private
-from phalanx.cli import _founding
+from phalanx.cli import _founding, _lending
 from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
 from phalanx.cli._examples import examples
 from phalanx.cli._joined import announce_at_hub, as_typed, host_name, machine_facts, name_in
@@ -47,6 +47,7 @@ _FIRST = "executor", 1, 3600
 @LISTEN
 @ADVERTISE
 @LABELS
+@_lending.MAY_LEND
 @donates
 def up(
     name: str | None,
@@ -54,6 +55,7 @@ def up(
     listen: str | None,
     advertised: tuple[str, ...],
     labels: tuple[str, ...],
+    may_lend: int | None,
     donating: Donating,
 ) -> None:
     """Make this machine the hub of a grid.
@@ -81,7 +83,7 @@ def up(
             joined.folder, grid=joined.grid, owners=[owner], addresses=[*joined.hubs], log_level=donating.log_level
         )
         ending.callback(hub.close)
-        executor = _start(joined, chosen, hub, hub_only, donating, ending)
+        executor = _start(joined, chosen, hub, hub_only, (donating, may_lend), ending)
         signals = Ending()
         if is_first:
             click.echo(f"phalanx join {hub.invite(owner, *_FIRST)}")
@@ -132,17 +134,24 @@ def _at(joined: Joined, hubs: list[str]) -> Joined:
 
 
 def _start(
-    joined: Joined, chosen: Listening, hub: _native.Hub, hub_only: bool, donating: Donating, ending: ExitStack
+    joined: Joined,
+    chosen: Listening,
+    hub: _native.Hub,
+    hub_only: bool,
+    donated: tuple[Donating, int | None],
+    ending: ExitStack,
 ) -> _native.Executor | None:
     """Starts the hub, alone or behind the door of an executor, and says so. Returns the executor. The end closes it."""
-    address = chosen.address
+    address, (donating, may_lend) = chosen.address, donated
     if hub_only:
         server = ending.enter_context(closing(_native.HubServer(address, hub, donating.log_level)))
         click.echo(f"listening on {server.address} as the hub of {joined.name}")
         return None
-    stays = [here(address)], [*joined.hubs], machine_facts(donating, chosen.labels)
+    stays = [here(address)], [*joined.hubs], machine_facts(donating, chosen.labels) | _lending.facts(may_lend)
     try:
-        service = start_executor(address, joined.executor, donating, hub=hub, grid=stays)
+        service = start_executor(
+            address, joined.executor, donating, hub=hub, grid=stays, **_lending.lending(joined, donating, may_lend)
+        )
     except RecruitError as error:
         if "was revoked" in str(error):
             raise RecruitError(f"{error}; the hub starts without an executor: phalanx up --hub-only") from None

@@ -3,6 +3,7 @@
 //! The driver proves the identity of the asking peer, signs certificates, stores changes before it answers, and keeps the time.
 //! Times are seconds since 1970, because they outlast the hub's process.
 
+mod lending;
 mod needs;
 mod record;
 mod seeking;
@@ -11,12 +12,14 @@ mod status;
 mod tests;
 mod token;
 
+pub use lending::{LENT_BY, LENT_TO, Loan, MAY_LEND, MOST_ACCEPTED, MOST_LENT, MOST_LOANS, MOST_PLACES, Telling};
 pub use needs::{HAS, LONGEST_WORD, MOST_WORDS, Needs, are_words, is_word};
 pub use record::{Change, Good, Id, Invitation, Member, State, Who};
 pub use seeking::{Found, Question};
 pub use token::{Token, TokenError};
 
 use crate::wire::hub::{Facts, MOST_ROWS, Row, Status};
+use lending::Lending;
 use seeking::{Answers, Sought};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -79,6 +82,12 @@ pub enum Refusal {
     /// A limit is reached.
     #[error("the hub has {0} already")]
     Full(&'static str),
+    /// There is no loan to this grid.
+    #[error("nothing is lent to a grid called {0}; the loans are shown by: phalanx lend --list")]
+    NoLoan(String),
+    /// These are no terms of a loan.
+    #[error("{0}")]
+    Loan(String),
     /// An invitation for no member, for too many, or for too long.
     #[error("an invitation is for 1 to {MOST_USES} members, and for 1 second to 30 days")]
     Bounds,
@@ -117,6 +126,8 @@ pub struct Hub {
     present: HashMap<Who, Presence>,
     /// The programs that users ask for.
     sought: Sought,
+    /// What is lent to other grids.
+    lending: Lending,
 }
 
 impl Hub {
@@ -126,6 +137,8 @@ impl Hub {
             Change::Invitation(id, Some(invitation)) => drop(self.invitations.insert(id, invitation)),
             Change::Invitation(id, None) => drop(self.invitations.remove(&id)),
             Change::Member(who, member) => drop(self.members.insert(who, *member)),
+            Change::Loan(grid, Some(loan)) => drop(self.lending.loans.insert(grid, *loan)),
+            Change::Loan(grid, None) => drop(self.lending.loans.remove(&grid)),
         }
     }
 
@@ -302,7 +315,7 @@ impl Hub {
     ) -> Result<(), Refusal> {
         let member = self.members.get_mut(who).filter(|it| it.state.is_in());
         let member = member.ok_or_else(|| Refusal::NoMember(who.name.clone()))?;
-        facts.retain(|name, _| name != AT_HUB && !name.starts_with(HAS));
+        facts.retain(|name, _| name != AT_HUB && name != LENT_TO && !name.starts_with(HAS));
         if member.is_founder {
             facts.insert(AT_HUB.to_owned(), "yes".to_owned());
         }
@@ -347,10 +360,11 @@ impl Hub {
         let present = self.present.get(who);
         let until = member.good.iter().map(|it| it.until).max().unwrap_or_default();
         let Who { role, name } = who.clone();
-        let (addresses, facts) = match present {
+        let (addresses, mut facts) = match present {
             Some(it) => (it.addresses.clone(), it.facts.clone()),
             None => (member.addresses.clone(), member.facts.clone()),
         };
+        self.lending.mark(who, &mut facts);
         let since = present.map_or(member.seen, |it| it.since);
         Row { role, name, addresses, is_here: present.is_some(), since, until, facts }
     }

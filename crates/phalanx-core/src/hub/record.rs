@@ -1,6 +1,6 @@
 //! What a hub stores: invitations and members.
 
-use super::CLOCKS;
+use super::{CLOCKS, Loan};
 use crate::wire::hub::Facts;
 use serde::{Deserialize, Serialize};
 
@@ -143,4 +143,6 @@ pub enum Change {
     Invitation(Id, Option<Invitation>),
     /// A member.
     Member(Who, Box<Member>),
+    /// The loan to the grid of this name. `None`: the loan has ended.
+    Loan(String, Option<Box<Loan>>),
 }

@@ -7,6 +7,7 @@ use super::News;
 use crate::level::Level;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The level of links to a hub, whatever the policy says: they carry secrets and the names of members.
 pub const LEVEL: Level = Level::Private;
@@ -82,6 +83,14 @@ pub enum ToHub {
     Status(Status),
     /// A user asks what the executors after the one of this name run, and what the hub relays.
     Statuses { after: Option<String> },
+    /// An owner lends executors to another grid, on these terms.
+    Lend(LoanTerms),
+    /// An owner ends the loan to the grid of this name.
+    EndLoan { grid: String },
+    /// An owner asks for the loans to the grids after the one of this name.
+    Loans { after: Option<String> },
+    /// An executor that may be lent says how it is as a guest, because that has changed.
+    Guest(GuestState),
 }
 
 /// A message from a hub.
@@ -120,6 +129,99 @@ pub enum FromHub {
     Look { programs: Vec<String> },
     /// The body has a page of what executors run, an encoded [`Statuses`]. `goes_on`: there are more after the last one.
     Statuses { goes_on: bool },
+    /// The loan to the grid of this name begins or ends, as was asked.
+    Lent { grid: String },
+    /// The body has loans, an encoded list of [`LoanRow`]. `goes_on`: there are more after the last one.
+    Loans { goes_on: bool },
+    /// To an executor that may be lent: be a guest of another grid on these terms. `None`: be none.
+    BeGuest { terms: Option<Terms> },
+}
+
+/// What an owner lends to another grid, and to whom there.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoanTerms {
+    /// A token of the other grid, for executors. It is a secret.
+    pub token: String,
+    /// How many executors are lent.
+    pub members: u32,
+    /// The labels that they have.
+    pub labels: Vec<String>,
+    /// The users of the other grid that they serve. Empty: all.
+    pub accepted: Vec<String>,
+    /// Most places of each executor.
+    pub places: u32,
+}
+
+impl fmt::Debug for LoanTerms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LoanTerms { token: _, members, labels, accepted, places } = self; // the token stays out of logs
+        write!(f, "{members} members, labels {labels:?}, users {accepted:?}, {places} places each")
+    }
+}
+
+/// The terms on which an executor is a guest of another grid.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// The token with which it joins that grid. It is a secret.
+    pub token: String,
+    /// The name with which it joins.
+    pub name: String,
+    /// The users of that grid that it serves. Empty: all.
+    pub accepted: Vec<String>,
+    /// Most places that they may have, all together.
+    pub places: u32,
+    /// The name of the grid that lends it.
+    pub by: String,
+}
+
+impl fmt::Debug for Terms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Terms { token: _, name, accepted, places, by } = self; // the token stays out of logs
+        write!(f, "{name} by {by}, users {accepted:?}, {places} places")
+    }
+}
+
+/// How an executor is as a guest, as it tells the hub that lends it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestState {
+    /// The grid of which it is a guest, as its token says.
+    pub grid: String,
+    /// Whether a hub of that grid knows it.
+    pub is_in: bool,
+    /// Whether it is no guest any more, and does not try again: it was refused, or expelled there.
+    pub is_over: bool,
+    /// How it is, in words.
+    pub why: String,
+}
+
+/// A guest, as the hub that lends it lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestRow {
+    /// Its name here.
+    pub name: String,
+    /// Its name in the other grid.
+    pub there: String,
+    /// Whether the other grid knows it.
+    pub is_in: bool,
+    /// How it is, in words. Empty: it has not said.
+    pub why: String,
+}
+
+/// A loan, as a hub lists it for owners.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoanRow {
+    /// The other grid.
+    pub grid: String,
+    /// The owner who lends.
+    pub by: String,
+    /// Since when, in seconds since 1970.
+    pub since: u64,
+    /// The terms, without the token.
+    pub terms: LoanTerms,
+    /// The executors that are lent.
+    pub guests: Vec<GuestRow>,
+    /// Why the last executor that was to be a guest is none. Empty: there was none.
+    pub refused: String,
 }
 
 /// A member, as a hub lists it.

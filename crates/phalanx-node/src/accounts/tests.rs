@@ -45,7 +45,7 @@ fn each_user_has_one_account_and_keeps_it() {
     let first = *numbers.start();
     {
         let accounts = open(numbers.clone(), &folder, b"grid").unwrap();
-        let of = |user: &str| accounts.of(user).map(|it| it.number());
+        let of = |user: &str| accounts.of(user, None).map(|it| it.number());
         assert_eq!((of("ada").unwrap(), of("bob").unwrap(), of("ada").unwrap()), (first, first + 1, first));
         let refused = of("eve").unwrap_err().to_string();
         let range =
@@ -54,10 +54,12 @@ fn each_user_has_one_account_and_keeps_it() {
         assert_eq!(of("bob").unwrap(), first + 1, "others are served");
     }
     let later = open(first..=first + 2, &folder, b"grid").unwrap();
-    assert_eq!(later.of("bob").unwrap().number(), first + 1, "after another start too");
+    assert_eq!(later.of("bob", None).unwrap().number(), first + 1, "after another start too");
+    let guest = later.of("bob", Some(b"another grid")).unwrap().number();
+    assert_eq!(guest, first + 2, "bob of a grid to which the executor is lent is another user");
     drop(later);
     let other = open(first..=first + 2, &folder, b"another grid").unwrap();
-    assert_eq!(other.of("bob").unwrap().number(), first + 2, "bob of another grid is another user");
+    assert_eq!(other.of("bob", None).unwrap().number(), first + 2, "bob of another grid is another user");
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn a_register_that_others_can_change_or_that_has_no_end_is_refused() {
     let new = || open(numbers.clone(), &folder, b"grid").map(drop);
     let home = folder.path().join("home");
     let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    open(numbers.clone(), &folder, b"grid").unwrap().of("ada").unwrap();
+    open(numbers.clone(), &folder, b"grid").unwrap().of("ada", None).unwrap();
     assert_eq!(new(), Ok(()));
     for (path, loose, own) in [(register(&folder), 0o620, 0o600), (home.clone(), 0o777, 0o700)] {
         mode(&path, loose);
@@ -146,11 +148,11 @@ fn a_user_of_two_ranges_that_become_one_keeps_the_first_account() {
     let first = *numbers.start();
     for half in [first..=first + 1, first + 2..=first + 3] {
         let accounts = open(half.clone(), &folder, b"grid").unwrap();
-        assert_eq!(accounts.of("ada").unwrap().number(), *half.start());
+        assert_eq!(accounts.of("ada", None).unwrap().number(), *half.start());
     }
     let whole = open(numbers, &folder, b"grid").unwrap();
-    assert_eq!(whole.of("ada").unwrap().number(), first);
-    assert_eq!(whole.of("bob").unwrap().number(), first + 1, "her other account stays hers");
+    assert_eq!(whole.of("ada", None).unwrap().number(), first);
+    assert_eq!(whole.of("bob", None).unwrap().number(), first + 1, "her other account stays hers");
 }
 
 #[test]

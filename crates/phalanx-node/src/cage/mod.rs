@@ -85,9 +85,16 @@ pub struct Cage {
     /// The program with which the kernel asks the keeper. `None`: processes change the modes of all files of their account.
     #[cfg(target_os = "linux")]
     gate: Option<Arc<[libc::sock_filter]>>,
-    #[cfg(target_os = "linux")]
-    accounts: Option<Arc<Accounts>>,
+    accounts: SharedAccounts,
+    /// The certificate of the authority of the users' grid. `None`: that of the accounts.
+    grid: Option<Arc<[u8]>>,
 }
+
+#[cfg(target_os = "linux")]
+type SharedAccounts = Option<Arc<Accounts>>;
+/// Elsewhere there are no accounts.
+#[cfg(not(target_os = "linux"))]
+type SharedAccounts = Option<()>;
 
 /// The file in which the kernel lists the children of a thread, unless it was built without.
 #[cfg(target_os = "linux")]
@@ -101,15 +108,37 @@ impl Cage {
     ///
     /// A grant is wrong, the system cannot enforce the kind that the owner asks for, or the accounts cannot be used.
     pub fn new(settings: Settings) -> Result<Cage, String> {
-        let has_accounts = settings.accounts.is_some();
         #[cfg(target_os = "linux")]
         let take = |it: &OwnAccounts| Accounts::new(it.numbers.clone(), &it.register, &it.authority);
         #[cfg(target_os = "linux")]
         let accounts = settings.accounts.as_ref().map(take).transpose()?.map(Arc::new);
         #[cfg(not(target_os = "linux"))]
-        if has_accounts {
-            return Err("--accounts works on Linux only".to_owned());
-        }
+        let accounts = match settings.accounts {
+            Some(_) => return Err("--accounts works on Linux only".to_owned()),
+            None => None,
+        };
+        Cage::with(settings, accounts)
+    }
+
+    /// A cage with other settings, which gives out the same accounts: for users of a grid to which the executor is lent.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cage::new`].
+    pub fn lent(&self, settings: Settings) -> Result<Cage, String> {
+        #[cfg(target_os = "linux")]
+        return Cage::with(settings, self.accounts.clone());
+        #[cfg(not(target_os = "linux"))]
+        return Cage::with(settings, None);
+    }
+
+    /// The same cage for users of the grid of this authority. A user of another grid may have the same name, and gets another account.
+    pub fn of_grid(&self, authority: &[u8]) -> Cage {
+        Cage { grid: Some(authority.into()), ..self.clone() }
+    }
+
+    fn with(settings: Settings, accounts: SharedAccounts) -> Result<Cage, String> {
+        let has_accounts = accounts.is_some();
         let environment = Arc::new(environment::allowed(std::env::vars_os(), settings.variables.clone()));
         let opened = Opened::new(&settings)?;
         let (kind, mut lacks) = match (settings.kind, possible(has_accounts)) {
@@ -127,8 +156,8 @@ impl Cage {
             paths,
             report: Report { kind, accounts: has_accounts, lacks },
             environment,
-            #[cfg(target_os = "linux")]
             accounts,
+            grid: None,
             #[cfg(target_os = "linux")]
             // An account of the user's own has no files but the user's.
             gate: (kind.parts_users() && !has_accounts && gate::is_possible())
@@ -161,6 +190,18 @@ impl Cage {
         }
     }
 
+    /// Checks that users of other grids, to which the executor is lent, are kept apart from each other and from its own users.
+    ///
+    /// # Errors
+    ///
+    /// They are not.
+    pub fn check_lent(&self) -> Result<(), String> {
+        match self.report.parts_users() {
+            true => Ok(()),
+            false => Err(format!("the cage does not keep users of two grids apart ({})", self.report)),
+        }
+    }
+
     /// Checks that users' processes do not run as root, unless the owner says that they may.
     ///
     /// # Errors
@@ -186,7 +227,7 @@ impl Cage {
     /// All accounts are other users'.
     #[cfg(target_os = "linux")]
     pub(crate) fn account_of(&self, user: &str) -> io::Result<Option<Account>> {
-        self.accounts.as_ref().map(|accounts| accounts.of(user)).transpose()
+        self.accounts.as_ref().map(|accounts| accounts.of(user, self.grid.as_deref())).transpose()
     }
 
     /// Whether users' processes find a program of this name, and may run it: on the `PATH` that they have, where the cage opens it.

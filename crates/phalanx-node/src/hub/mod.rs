@@ -6,6 +6,7 @@
 
 mod founding;
 mod joining;
+mod lending;
 mod relaying;
 mod server;
 mod serving;
@@ -106,6 +107,8 @@ pub struct Hub {
     engine: Mutex<engine::Hub>,
     /// Held while a list of revoked certificates is made, so that no list lacks a certificate that another list has.
     revoking: Mutex<()>,
+    /// Held while executors are chosen for loans and told so.
+    lending: Mutex<()>,
     /// The number of the newest list that was found complete.
     whole: AtomicU64,
     linked: Mutex<HashMap<u64, Arc<Linked>>>,
@@ -138,6 +141,7 @@ impl Hub {
             store,
             engine: Mutex::new(engine),
             revoking: Mutex::new(()),
+            lending: Mutex::new(()),
             whole: AtomicU64::new(u64::MAX),
             linked: Mutex::default(),
             next_link: AtomicU64::new(0),
@@ -159,6 +163,7 @@ impl Hub {
                 hub.renew_own();
                 hub.meetings.forget_late();
                 hub.look_after_list();
+                hub.look_after_loans();
                 drop(hub);
                 thread::sleep(LOOK);
             }

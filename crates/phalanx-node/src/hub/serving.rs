@@ -63,6 +63,11 @@ impl Linked {
         &self.asking.who
     }
 
+    /// The number of the link.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     pub fn link(&self) -> &Link {
         &self.link
     }
@@ -196,6 +201,19 @@ impl Hub {
                 let role: Role = role.parse().map_err(HubError::Other)?;
                 (FromHub::Invited { token: self.invite(as_user()?, role, uses, seconds)?.to_string() }, nothing)
             }
+            ToHub::Lend(terms) => (FromHub::Lent { grid: self.lend(as_user()?, terms)? }, nothing),
+            ToHub::EndLoan { grid } => {
+                self.end_loan(as_user()?, &grid)?;
+                (FromHub::Lent { grid }, nothing)
+            }
+            ToHub::Loans { after } => {
+                let (loans, goes_on) = self.loans(as_user()?, after.as_deref())?;
+                (FromHub::Loans { goes_on }, loans)
+            }
+            ToHub::Guest(state) => {
+                self.guest_says(linked, state)?;
+                return Ok(None);
+            }
             ToHub::Expel { name } => (FromHub::Expelled { certificates: self.expel(as_user()?, &name)? }, nothing),
             ToHub::Leave => {
                 self.leave(who, || tell(&linked.link, &FromHub::Left))?;
@@ -290,7 +308,11 @@ fn page(mut rows: Vec<Row>, goes_on: bool) -> (Vec<u8>, bool) {
 }
 
 /// Encodes the first of `count` rows, half as many each time, until they fit into a body. Whether there are more.
-fn shortened(mut count: usize, mut goes_on: bool, mut encode: impl FnMut(usize) -> Vec<u8>) -> (Vec<u8>, bool) {
+pub(super) fn shortened(
+    mut count: usize,
+    mut goes_on: bool,
+    mut encode: impl FnMut(usize) -> Vec<u8>,
+) -> (Vec<u8>, bool) {
     loop {
         let body = encode(count);
         if body.len() as u64 <= MAX_CONTROL_BODY || count < 2 {

@@ -1,5 +1,5 @@
 //! The memory of a hub: a durable tuple space of its own, which no client reaches. Each tuple is one change. Its key names the
-//! invitation or member that it changes.
+//! invitation, member or loan that it changes.
 
 use crate::space::{Directory, Hosted, Told};
 use phalanx_core::error::SpaceError;
@@ -53,7 +53,7 @@ impl Store {
                 let key = key_of(change);
                 let old = Get { take: true, key: Some(key.clone()), ..Get::default() };
                 space.find(now, asker, &self::changes(), &old, None)?;
-                if !matches!(change, Change::Invitation(_, None)) {
+                if !matches!(change, Change::Invitation(_, None) | Change::Loan(_, None)) {
                     let options = OutOptions { key: Some(key), ..OutOptions::default() };
                     space.out(now, &[Tuple::of(&[Value::Bytes(encode_body(change))])], &options, None)?;
                 }
@@ -96,6 +96,7 @@ fn key_of(change: &Change) -> Vec<u8> {
     let key = match change {
         Change::Invitation(id, _) => encode_body(&(0u8, id)),
         Change::Member(who, _) => encode_body(&(1u8, who)),
+        Change::Loan(grid, _) => encode_body(&(2u8, grid)),
     };
     Value::Bytes(key).to_bytes()
 }

@@ -3,9 +3,9 @@
 use super::AskError;
 use crate::control::{tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, printable, why_unreachable};
-use phalanx_core::hub::HAS;
+use phalanx_core::hub::{HAS, MOST_LOANS};
 use phalanx_core::level::Levels;
-use phalanx_core::wire::hub::{FromHub, LEVEL, Row, Statuses, ToHub};
+use phalanx_core::wire::hub::{FromHub, LEVEL, LoanRow, LoanTerms, Row, Statuses, ToHub};
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Expected, Judge, dial};
@@ -238,6 +238,47 @@ impl AtHub {
         match self.ask(&ToHub::Expel { name })? {
             (FromHub::Expelled { certificates }, _) => Ok(certificates),
             _ => Err(other()),
+        }
+    }
+
+    /// Lends executors to another grid. Returns its name.
+    ///
+    /// # Errors
+    /// As [`AtHub::ask`].
+    pub fn lend(&mut self, terms: LoanTerms) -> Result<String, AskError> {
+        match self.ask(&ToHub::Lend(terms))? {
+            (FromHub::Lent { grid }, _) => Ok(grid),
+            _ => Err(other()),
+        }
+    }
+
+    /// Ends the loan to a grid.
+    ///
+    /// # Errors
+    /// As [`AtHub::ask`].
+    pub fn end_loan(&mut self, grid: String) -> Result<(), AskError> {
+        match self.ask(&ToHub::EndLoan { grid })? {
+            (FromHub::Lent { .. }, _) => Ok(()),
+            _ => Err(other()),
+        }
+    }
+
+    /// All loans.
+    ///
+    /// # Errors
+    /// As [`AtHub::ask`].
+    pub fn loans(&mut self) -> Result<Vec<LoanRow>, AskError> {
+        let mut all: Vec<LoanRow> = Vec::new();
+        loop {
+            let after = all.last().map(|row| row.grid.clone());
+            let (answer, body) = self.ask(&ToHub::Loans { after })?;
+            let FromHub::Loans { goes_on } = answer else { return Err(other()) };
+            let rows: Vec<LoanRow> = decode(&body).map_err(io::Error::other)?;
+            let is_end = !goes_on || rows.is_empty() || all.len() + rows.len() > MOST_LOANS;
+            all.extend(rows);
+            if is_end {
+                return Ok(all);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use crate::learned::log_learned;
 use crate::log::{Log, Severity};
 use crate::quota::Quota;
 use phalanx_core::hub::are_words;
-use phalanx_core::wire::hub::{Facts, FromHub, Status, ToHub};
+use phalanx_core::wire::hub::{Facts, FromHub, GuestState, Status, Terms, ToHub};
 use phalanx_core::wire::{VERSION, decode};
 use phalanx_net::address::Address;
 use phalanx_net::dial::dial;
@@ -73,6 +73,10 @@ pub trait Resident: Send + Sync {
     fn finds(&self, program: &str) -> bool;
     /// What the executor runs now. This is called once a second.
     fn status(&self) -> Status;
+    /// The hub says on which terms the executor is a guest of another grid; `None`: it is none. Returns at once.
+    fn be_guest(&self, terms: Option<Terms>);
+    /// How the executor is as a guest. This is called once a second. `None`: its owner does not let it be lent.
+    fn guest(&self) -> Option<GuestState>;
 }
 
 /// The stay of an executor at its hub. It ends when it is dropped.
@@ -113,7 +117,8 @@ struct State {
     link: Option<Arc<Link>>,
     /// The status of the stay, as text for people.
     status: String,
-    /// Whether the hub has let the executor in, at least once.
+    /// Whether the hub has let the executor in, over the newest link; and at least once.
+    is_in: bool,
     was_in: bool,
     /// Why the executor is no member any more.
     expelled: Option<String>,
@@ -132,7 +137,8 @@ impl Stay {
         log: Log,
     ) -> io::Result<Stay> {
         let status = "the hub was not reached yet".to_owned();
-        let state = Mutex::new(State { hubs, is_over: false, link: None, status, was_in: false, expelled: None });
+        let state =
+            Mutex::new(State { hubs, is_over: false, link: None, status, is_in: false, was_in: false, expelled: None });
         let coming = Quota::new("connections that the hub asks for", MOST_COMING, MOST_COMING);
         let looking = Quota::new("looks for programs", MOST_LOOKING, MOST_LOOKING);
         let changed = Condvar::new();
@@ -150,6 +156,12 @@ impl Stay {
     /// Why the executor is no member any more. `None`: it is a member, as far as it knows.
     pub fn expelled(&self) -> Option<String> {
         lock(&self.shared.state).expelled.clone()
+    }
+
+    /// Whether a hub knows the executor now.
+    pub fn is_in(&self) -> bool {
+        let state = lock(&self.shared.state);
+        state.is_in && state.link.as_ref().is_some_and(|link| !link.is_closed())
     }
 
     /// Makes a handle that waits until the hub has let the executor in.
@@ -174,6 +186,14 @@ impl Drop for Stay {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// What the hub was told last, and when.
+#[derive(Default)]
+struct Told {
+    when: Option<Instant>,
+    status: Option<Status>,
+    guest: Option<GuestState>,
 }
 
 impl Shared {
@@ -208,6 +228,7 @@ impl Shared {
 
     fn end_as_expelled(&self, why: String) {
         self.log.warning(&why);
+        self.resident.be_guest(None); // the grid that has lent it is not its own any more
         let mut state = lock(&self.state);
         (state.link, state.status, state.expelled) = (None, why.clone(), Some(why));
         self.changed.notify_all();
@@ -229,7 +250,7 @@ impl Shared {
         let mut at_hub = AtHub::open(&self.member, &hubs)?;
         {
             let mut state = lock(&self.state);
-            state.link = Some(at_hub.link.0.clone());
+            (state.link, state.is_in) = (Some(at_hub.link.0.clone()), false);
             if state.is_over {
                 return Ok(());
             }
@@ -255,7 +276,7 @@ impl Shared {
         }
         state.status = format!("known to the hub, at {addresses}");
         self.log.info(&state.status);
-        state.was_in = true;
+        (state.is_in, state.was_in) = (true, true);
         self.changed.notify_all();
     }
 
@@ -321,15 +342,20 @@ impl Shared {
     }
 
     /// Tells the hub what the executor runs if that has changed, at most once a second.
-    fn tell_status(&self, link: &Link, told: &mut (Option<Instant>, Option<Status>)) {
-        if told.0.is_some_and(|when| when.elapsed() < PAUSE) {
+    fn tell_status(&self, link: &Link, told: &mut Told) {
+        if told.when.is_some_and(|when| when.elapsed() < PAUSE) {
             return;
         }
-        told.0 = Some(Instant::now());
+        told.when = Some(Instant::now());
         let status = self.resident.status();
-        if told.1.as_ref() != Some(&status) {
+        if told.status.as_ref() != Some(&status) {
             tell(link, &ToHub::Status(status.clone()));
-            told.1 = Some(status);
+            told.status = Some(status);
+        }
+        let guest = self.resident.guest();
+        if let Some(state) = guest.as_ref().filter(|_| told.guest != guest) {
+            tell(link, &ToHub::Guest(state.clone()));
+            told.guest = guest;
         }
     }
 
@@ -338,13 +364,14 @@ impl Shared {
         let AtHub { link: ending, reader, news, .. } = at_hub;
         let (link, news) = (&ending.0, Mutex::new(news));
         let (heard, asked) = (Mutex::new(Instant::now()), Mutex::new((Instant::now(), None::<Instant>)));
-        let told = Mutex::new((None::<Instant>, None::<Status>));
+        let told = Mutex::new(Told::default());
         let on_frame = |frame: Frame| {
             *lock(&heard) = Instant::now();
             match decode(&frame.header) {
                 Ok(FromHub::Beat) => {}
                 Ok(FromHub::Come { token }) => self.come(token, &hub),
                 Ok(FromHub::Look { programs }) => self.look(programs, link),
+                Ok(FromHub::BeGuest { terms }) => self.resident.be_guest(terms),
                 Ok(FromHub::Renewed) => self.take_certificate(&frame.body),
                 Ok(FromHub::News(message)) => match lock(&news).as_mut().map(|news| news.hear(message, &frame.body)) {
                     Some(Ok(learned)) => log_learned(&self.log, &learned, "the hub"),

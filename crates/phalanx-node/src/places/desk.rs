@@ -113,7 +113,7 @@ struct Seated {
 
 impl Desk {
     /// Whether no request and no launcher waits for a place.
-    fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&self) -> bool {
         self.waiting.is_empty() && self.wanted.is_empty()
     }
 
@@ -247,7 +247,8 @@ impl State {
             |user: &str| kept.iter().filter(|(other, _)| *other != user).map(|(_, count)| count).sum::<u32>();
         let fits = |it: &Request| {
             let taken = self.taken(total, &it.holder, Model::Interpreters);
-            taken.saturating_add(kept_from(&it.holder.user)) < capacity
+            let room = self.lent_free(&it.holder, Model::Interpreters);
+            taken.saturating_add(kept_from(&it.holder.user)) < capacity && room > 0
         };
         let firsts = waiting.users().filter_map(|user| Some((user, waiting.first(user, fits)?)));
         let next = firsts.min_by_key(|(user, (turn, _))| (held.get(*user).copied().unwrap_or_default(), *turn));
@@ -270,7 +271,7 @@ impl State {
     }
 
     /// What each user has and wants.
-    fn demands(&self) -> BTreeMap<&str, Demand> {
+    pub(super) fn demands(&self) -> BTreeMap<&str, Demand> {
         let mut demands: BTreeMap<&str, Demand> = BTreeMap::new();
         for (holder, [interpreters, ranks]) in &self.used {
             let demand = demands.entry(&holder.user).or_default();
@@ -284,6 +285,7 @@ impl State {
             let demand = demands.entry(user).or_default();
             demand.waiting = demand.waiting.saturating_add(count);
         }
+        self.cut_to_lent(&mut demands);
         demands
     }
 
@@ -329,7 +331,7 @@ impl State {
     }
 
     /// For each user, how many of the requests that wait are within the user's share.
-    fn claims(&self, capacity: u32) -> HashMap<String, u32> {
+    pub(super) fn claims(&self, capacity: u32) -> HashMap<String, u32> {
         let demands = self.demands();
         let all: Vec<Demand> = demands.values().copied().collect();
         let claims = demands.keys().zip(fairness::claims(capacity, &all));
@@ -344,7 +346,9 @@ impl State {
         }
         let demands = self.demands();
         let all: Vec<Demand> = demands.values().copied().collect();
-        for (user, count) in demands.keys().zip(fairness::asked(capacity, &all)).filter(|(_, count)| *count > 0) {
+        let mut counts = fairness::asked(capacity, &all);
+        self.ask_within_lent(&demands, &mut counts);
+        for (user, count) in demands.keys().zip(counts).filter(|(_, count)| *count > 0) {
             let links: Vec<(&u64, &Seated)> =
                 self.desk.links.iter().filter(|(_, it)| it.holder.user == **user).collect();
             let owned: Vec<u32> = links.iter().map(|(_, it)| it.interpreters).collect();
@@ -356,7 +360,7 @@ impl State {
     }
 
     /// The interpreters of a program whose places it does not use for ranks too.
-    fn movable(&self, holder: &Holder) -> u32 {
+    pub(super) fn movable(&self, holder: &Holder) -> u32 {
         self.used.get(holder).map_or(0, |[interpreters, ranks]| interpreters.saturating_sub(*ranks))
     }
 

@@ -6,8 +6,10 @@
 //! the model that uses most of them. All programs together hold no more than the machine has.
 
 mod desk;
+mod lent;
 
 pub use desk::{Given, Overdue, Request, SHARE_PATIENCE, Wanted};
+pub use lent::known_as;
 
 use desk::Desk;
 use phalanx_net::sync::lock;
@@ -20,7 +22,7 @@ use std::time::Duration;
 /// How long to wait for a place, because a program that has just ended may still be giving its places back.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A program of a user: the name proved by the user's certificate, and a token that the program chose. The token counts only
+/// A program of a user: the name proved by the user's certificate ([`known_as`] for users of other grids), and a token that the program chose. The token counts only
 /// together with the name, so a user cannot use the places of another user's program.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
@@ -50,6 +52,8 @@ pub struct Places {
 struct State {
     /// Places in use by program. Programs that use none are not listed.
     used: HashMap<Holder, Used>,
+    /// The most places of each grid to which the machine is lent.
+    lent: BTreeMap<String, u32>,
     desk: Desk,
 }
 
@@ -129,15 +133,18 @@ impl Share {
     }
 
     fn taken(&self, state: &State) -> u32 {
-        let claimed = state.claimed_by_others(self.places.capacity, &self.holder.user);
-        state.taken(state.total(), &self.holder, self.model).saturating_add(claimed)
+        let capacity = self.places.capacity;
+        let claimed = state.claimed_by_others(capacity, &self.holder.user);
+        let taken = state.taken(state.total(), &self.holder, self.model).saturating_add(claimed);
+        taken.max(capacity.saturating_sub(state.lent_room(capacity, &self.holder, self.model)))
     }
 
     /// How many places the model could take, if other users gave back what they have above their shares.
     pub fn fair(&self) -> u32 {
         let state = lock(&self.places.state);
         let free = self.places.capacity.saturating_sub(self.taken(&state));
-        free.max(state.fair(self.places.capacity, &self.holder))
+        let fair = state.fair(self.places.capacity, &self.holder).min(state.lent_fair(&self.holder));
+        free.max(fair)
     }
 
     /// Takes `count` places: all or none. Waits up to one second for them. The error says how many are taken.

@@ -45,6 +45,8 @@ pub struct Terms<'a> {
     pub phalanx: &'a Version,
     /// The user whose launcher this is.
     pub user: &'a str,
+    /// The user's name in what all grids share: the places, and the folders of programs.
+    pub known: &'a str,
     /// The user's certificate, in DER.
     pub certificate: &'a [u8],
     /// This machine.
@@ -211,7 +213,7 @@ impl Serving<'_> {
     }
 
     fn offer(&mut self, program: [u8; 16], wants: u32) {
-        let holder = Holder { user: self.terms.user.to_owned(), program };
+        let holder = Holder { user: self.terms.known.to_owned(), program };
         let share = self.share.insert(self.terms.places.share(holder, Model::Ranks));
         let earlier = self.wanted.take();
         self.wanted = (self.part.is_none() && wants > 0).then(|| share.want(wants, earlier));
@@ -270,7 +272,7 @@ impl Serving<'_> {
     fn folder_of(&self, program: [u8; 16]) -> io::Result<Arc<Folder>> {
         let mut folders = lock(self.terms.folders);
         folders.retain(|_, folder| folder.strong_count() > 0);
-        let key = (self.terms.user.to_owned(), program);
+        let key = (self.terms.known.to_owned(), program);
         if let Some(folder) = folders.get(&key).and_then(Weak::upgrade) {
             folder.open_again();
             return Ok(folder);

@@ -29,8 +29,8 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A hub that listens, and its owner ada.
-struct Lab {
-    folder: TempDir,
+pub struct Lab {
+    pub folder: TempDir,
     server: Option<HubServer>,
     hubs: Vec<String>,
     log: Receiver<String>,
@@ -43,7 +43,7 @@ fn write(path: PathBuf, text: &str) -> PathBuf {
 }
 
 impl Lab {
-    fn new() -> Lab {
+    pub fn new() -> Lab {
         let folder = tempfile::tempdir().unwrap();
         let founded = Founded::by(&Authority::create().unwrap(), "labpc").unwrap();
         write(folder.path().join("lab/hub/issuer.pem"), &founded.issuer);
@@ -78,23 +78,23 @@ impl Lab {
     }
 
     /// A member, as its identity file says, that keeps news of the grid beside it.
-    fn member(&self, folder: &str, identity: &str, role: Role) -> Member {
+    pub fn member(&self, folder: &str, identity: &str, role: Role) -> Member {
         let at = |name: &str| self.folder.path().join(folder).join(name);
         let file = write(at("identity.pem"), identity);
         let member = Member::parse(identity, role).unwrap().heeding(vec![at("revoked.txt")]);
         member.renewing(Some(file), vec![at("renewed.pem")]).unwrap()
     }
 
-    fn ada(&self) -> Member {
+    pub fn ada(&self) -> Member {
         let text = fs::read_to_string(self.folder.path().join("lab/user.pem")).unwrap();
         self.member("ada", &text, Role::User)
     }
 
-    fn at_hub(&self, member: &Member) -> AtHub {
+    pub fn at_hub(&self, member: &Member) -> AtHub {
         AtHub::open(member, &self.hubs).unwrap()
     }
 
-    fn invite(&self, role: Role, uses: u32) -> Token {
+    pub fn invite(&self, role: Role, uses: u32) -> Token {
         let asked = ToHub::Invite { role: role.name().to_owned(), uses, seconds: 60 };
         match self.at_hub(&self.ada()).ask(&asked).unwrap().0 {
             FromHub::Invited { token } => token.parse().unwrap(),

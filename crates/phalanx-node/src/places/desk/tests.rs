@@ -12,7 +12,7 @@ struct Machine {
 }
 
 fn user(session: u64) -> &'static str {
-    ["ada", "bob", "eve"][session as usize / 10]
+    ["ada", "bob", "eve", "bob@campus", "carol@campus"][session as usize / 10]
 }
 
 impl Machine {
@@ -21,7 +21,7 @@ impl Machine {
         Machine { places, quota, began: Instant::now(), running: HashMap::new(), numbers: 0 }
     }
 
-    /// Links 0 to 9 are ada's, 10 to 19 bob's, 20 to 29 eve's. Each is a program of its own.
+    /// Links 0 to 9 are ada's, 10 to 19 bob's, 20 to 29 eve's; 30 to 49 are of users of another grid. Each is a program of its own.
     fn request(&mut self, session: u64, count: u32, at: u64) {
         self.request_with(session, count, at, true);
     }
@@ -320,4 +320,71 @@ fn a_program_waits_only_for_places_beside_those_of_its_interpreters() {
     assert_eq!((ranks.free(), ranks.fair()), (1, 2));
     let _wanted = ranks.want(2, None);
     assert_eq!(machine.look(0, 10).0, Some(2));
+}
+
+/// A machine of four places, two of which are lent to the grid campus.
+fn lent() -> Machine {
+    let machine = Machine::new(4);
+    machine.places.lend("campus", Some(2));
+    machine
+}
+
+#[test]
+fn users_of_another_grid_share_what_is_lent_and_get_no_more() {
+    let mut machine = lent();
+    machine.request(30, 3, 0);
+    machine.look(30, 0);
+    assert_eq!(machine.has(30), 2, "two are free, and not lent");
+    assert_eq!(machine.places.in_use_by("campus"), 2);
+    machine.request(40, 1, 100);
+    assert_eq!(machine.look(40, 100).0, None);
+    assert_eq!(machine.look(30, 100).0, Some(1), "carol of the same grid has a share of what is lent");
+    machine.give_back(30);
+    machine.look(40, 200);
+    assert_eq!((machine.has(30), machine.has(40)), (1, 1));
+    assert_eq!(machine.look(30, 300).0, None, "the division is fair");
+    machine.request(0, 4, 400);
+    machine.look(0, 400);
+    assert_eq!(machine.has(0), 2, "what is not lent is ada's");
+    for session in [30, 40] {
+        assert_eq!(machine.look(session, 500).0, None, "each has no more than a share of the machine");
+    }
+}
+
+#[test]
+fn nobody_is_asked_for_what_is_not_lent() {
+    let mut machine = lent();
+    machine.request(0, 4, 0);
+    machine.look(0, 0);
+    machine.request(30, 4, 100);
+    machine.look(30, 100);
+    assert_eq!(machine.look(0, 100).0, Some(2), "two are lent");
+    (0..2).for_each(|_| machine.give_back(0));
+    machine.look(30, 200);
+    assert_eq!((machine.has(0), machine.has(30)), (2, 2));
+    assert_eq!(machine.look(0, 300).0, None, "bob of campus waits for more than is lent");
+}
+
+#[test]
+fn a_user_of_another_grid_is_another_user() {
+    let mut machine = lent();
+    machine.request(10, 4, 0);
+    machine.look(10, 0);
+    machine.request(30, 2, 100);
+    machine.look(30, 100);
+    assert_eq!(machine.look(10, 100).0, Some(2), "bob of campus is not the bob who has all places");
+}
+
+#[test]
+fn ranks_of_users_of_another_grid_get_no_more_than_is_lent() {
+    let mut machine = lent();
+    let ranks = machine.places.share(holder(30), Model::Ranks);
+    assert_eq!((ranks.free(), ranks.fair()), (2, 2));
+    assert_eq!(ranks.take(3), Err(2), "of four places, two are not lent");
+    let _kept = ranks.keep(1).expect("is lent");
+    machine.request(40, 2, 0);
+    machine.look(40, 0);
+    assert_eq!((machine.has(40), ranks.free()), (1, 0));
+    machine.places.lend("campus", None);
+    assert_eq!(machine.places.share(holder(31), Model::Ranks).free(), 0, "nothing is lent any more");
 }
