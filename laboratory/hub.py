@@ -32,6 +32,14 @@ class Joined:
 
 
 @dataclass
+class Further:
+    """A hub of the grid: its host, and the process of `phalanx up`."""
+
+    host: Host
+    process: Process
+
+
+@dataclass
 class User:
     """A user of the grid, at a desk."""
 
@@ -58,7 +66,9 @@ class HubGrid:
 
     def __init__(self, host: Host, *, port: int = 443, options: Sequence[str] = ("--hub-only",)) -> None:
         self.host, self.port, self._options = host, port, options
+        self.hubs: dict[str, Further] = {}
         self.process = self.start()
+        self.hubs[host.name] = Further(host, self.process)
 
     def start(self) -> Process:
         """Start the hub, for the first time or again."""
@@ -66,6 +76,25 @@ class HubGrid:
         self.process = self.host.popen([PHALANX, "up", "--grid", NAME, *listen, *self._options])
         self.process.line("listening on ")
         return self.process
+
+    def further(self, host: Host) -> Further:
+        """Make `host` a further hub, and wait until the others know it."""
+        words = ["--listen", f"0.0.0.0:{self.port}", "--hub-only"]
+        process = host.popen([PHALANX, "up", "--join", self.token("hub"), *words])
+        process.line("listening on ")
+        self.hubs[host.name] = Further(host, process)
+        until(lambda: host.name in self.hubs_here(), timeout=PATIENCE, what=f"{host.name} to be a hub")
+        return self.hubs[host.name]
+
+    def hubs_here(self, host: Host | None = None) -> dict[str, dict[str, Any]]:
+        """The hubs that keep the state together, by name."""
+        shown = json.loads((host or self.host).run([PHALANX, "members", "--json"]).stdout())
+        return {it["name"]: it for it in shown if it["role"] == "hub" and it["is_here"]}
+
+    def leader(self, host: Host | None = None) -> Further:
+        """The hub that leads, as `phalanx members` shows it at `host`."""
+        (name,) = [name for name, it in self.hubs_here(host).items() if it["facts"].get("leads") == "yes"]
+        return self.hubs[name]
 
     @property
     def granted(self) -> Path:

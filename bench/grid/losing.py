@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.grid.samples import Samples, Settings, hub, program, two_networks
+from bench.grid.samples import Samples, Settings, figures, hub, program, two_networks
 from laboratory.grid import PHALANX
 from laboratory.hub import PATIENCE, HubGrid, User
 from laboratory.lab import Host
@@ -29,6 +29,34 @@ def lost(settings: Settings, samples: Samples) -> None:
                     freeze(pid)
                 again = until(lambda f=user.granted: _again(f), timeout=PATIENCE, what="a second firing")  # type: ignore[misc]
                 samples.put(how, min(again) - begun)
+
+
+def hubs(settings: Settings, samples: Samples) -> None:
+    """The hub that leads is killed, or its cable swallows everything. At the same moment a machine joins, and a program
+    asks for executors."""
+    for _ in range(settings.rounds):
+        for how in ("killed", "cut"):
+            with hub() as grid:
+                lab = grid.host.lab
+                user = grid.user(lab.host("desk"))
+                for name in ("hub2", "hub3"):
+                    grid.further(lab.host(name))
+                for name in ("left", "right"):
+                    grid.join(lab.host(name), interpreters=1)
+                token, fresh = grid.token(), lab.host("fresh")
+                user.phalanx("members")  # from now on the user knows all hubs
+                leader = grid.leader()
+                begun = time.time()
+                if how == "killed":
+                    leader.process.kill()
+                else:
+                    leader.host.cable.silence()
+                joined = grid.begin_join(fresh, interpreters=1, token=token)
+                again = program(user, "again.py")
+                joined.process.line("joined the grid", timeout=PATIENCE)
+                samples.put(f"hub_{how}_join", time.time() - begun)
+                (done,) = figures(again)
+                samples.put(f"hub_{how}_recruit", done - begun)
 
 
 def expelled(settings: Settings, samples: Samples) -> None:

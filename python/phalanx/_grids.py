@@ -26,7 +26,7 @@ from phalanx import _native
 from phalanx._identities import EXECUTOR, RENEWED, USER, dialler, home, read_private
 from phalanx.errors import ContractError, IdentityError, RecruitError, SpaceError
 from phalanx.hosts import PORT, Hosts, Machines, is_file, read_hosts
-from phalanx.members import AT_HUB, Member, from_json, is_address, is_name, members_of, to_json
+from phalanx.members import AT_HUB, LEADS, Member, from_json, is_address, is_name, members_of, to_json
 from phalanx.requirements import Needs, read_labels
 from phalanx.words import StrPath
 
@@ -40,6 +40,8 @@ _DOMAIN = ".phalanx"
 _LONGEST = 64 << 20
 #: Most hubs of a grid.
 _MOST_HUBS = 64
+#: Most addresses of hubs that are kept when they change.
+_MOST_ADDRESSES = 8
 
 
 class Joined(NamedTuple):
@@ -311,6 +313,7 @@ def ask_members(joined: Joined, identity: StrPath | None = None, programs: Itera
     """The members, as a hub names them now. Facts of executors that run tell which of the programs they find. Raises
     RecruitError if no hub answers."""
     found = members_of(_native.hub_members(*dialler_of(joined, identity), [*programs]))
+    _keep_hubs(joined, found)
     text = json.dumps([to_json(member) for member in found]) + "\n"
     file = joined.folder / MEMBERS
     if file.exists() and file.read_text(encoding="utf-8", errors="replace") == text:
@@ -318,6 +321,24 @@ def ask_members(joined: Joined, identity: StrPath | None = None, programs: Itera
     else:
         replace(file, text)
     return found
+
+
+def last_members(joined: Joined) -> list[Member]:
+    """The members that a hub has named last; none if that is not known."""
+    file = joined.folder / MEMBERS
+    return _last_members(file) if file.exists() else []
+
+
+def _keep_hubs(joined: Joined, found: Iterable[Member]) -> None:
+    """Keeps where the hubs are, if there are several: the one that leads first."""
+    hubs = [it for it in found if it.role == "hub" and it.address is not None and _is_hub(it.address)]
+    if len(hubs) < 2:
+        return
+    hubs.sort(key=lambda it: it.facts.get(LEADS) != "yes")
+    told = [it.address for it in hubs if it.address is not None]
+    kept = (*told, *(hub for hub in joined.hubs if hub not in told))[:_MOST_ADDRESSES]
+    if {*kept} != {*joined.hubs}:
+        write_joined(joined._replace(hubs=kept))
 
 
 def find_members(joined: Joined, identity: StrPath | None = None, programs: Iterable[str] = ()) -> list[Member]:

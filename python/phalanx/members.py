@@ -15,6 +15,8 @@ Row: TypeAlias = tuple[str, str, str | None, bool, int, int, dict[str, str]]
 
 #: The fact by which a hub marks the executor of its own machine.
 AT_HUB = "at hub"
+#: The fact of a hub that says whether it leads the hubs of its grid.
+LEADS = "leads"
 
 #: Longest name of a grid or of a member: it is a label of a domain name.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")

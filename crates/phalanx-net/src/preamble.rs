@@ -22,6 +22,7 @@ const NEWS: u8 = 10;
 const JOIN: u8 = 11;
 const HUB: u8 = 12;
 const RELAY: u8 = 13;
+const HUBS: u8 = 14;
 
 /// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub enum Preamble {
     Join,
     /// A member's link to a hub.
     Hub,
+    /// Another hub of the grid. Hubs keep their state together.
+    Hubs,
     /// An end of a link that a hub relays to a member, under a token that the hub gave. No handshake with the hub follows: what follows
     /// is for the other end.
     Relay {
@@ -105,6 +108,7 @@ impl Preamble {
             Preamble::News => (NEWS, [0; 16]),
             Preamble::Join => (JOIN, [0; 16]),
             Preamble::Hub => (HUB, [0; 16]),
+            Preamble::Hubs => (HUBS, [0; 16]),
             Preamble::Relay { token } => (RELAY, token),
             Preamble::Stream { token, number } => {
                 let bytes = [&token[..], &number.to_le_bytes()].concat();
@@ -141,6 +145,7 @@ impl Preamble {
             (true, NEWS) => Some(Preamble::News),
             (true, JOIN) => Some(Preamble::Join),
             (true, HUB) => Some(Preamble::Hub),
+            (true, HUBS) => Some(Preamble::Hubs),
             (true, RELAY) => Some(Preamble::Relay { token }),
             (true, STREAM) => {
                 let (token, number) = token.split_at(12);
@@ -160,7 +165,7 @@ impl Preamble {
 mod tests {
     use super::*;
 
-    const ALL: [Preamble; 15] = [
+    const ALL: [Preamble; 16] = [
         Preamble::Control,
         Preamble::Data { token: [1; 16] },
         Preamble::Space { shakes: true },
@@ -176,6 +181,7 @@ mod tests {
         Preamble::Join,
         Preamble::Hub,
         Preamble::Relay { token: [7; 16] },
+        Preamble::Hubs,
     ];
 
     #[test]

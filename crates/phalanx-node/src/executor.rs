@@ -492,6 +492,7 @@ impl Service {
             },
             Wanted::Join => self.hub()?.serve_joining(peer),
             Wanted::Hub => self.hub()?.serve(peer),
+            Wanted::Hubs => self.hub()?.serve_hub(peer),
             Wanted::Relay { token } => self.hub()?.serve_relayed(peer, token),
             Wanted::Space { shakes } => match &self.spaces {
                 Some(spaces) => spaces.serve(peer, shakes),

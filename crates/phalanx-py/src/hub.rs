@@ -8,7 +8,7 @@ use phalanx_core::wire::hub::{Facts, GuestRow, LoanRow, LoanTerms, RelayedRow, R
 use phalanx_net::identity::{Authority, Member, Role, first_certificate, role_and_name, to_hex};
 use phalanx_node::hub as node;
 use phalanx_node::log::{Log, Severity};
-use phalanx_node::membership::{AskError, AtHub, Paths, come_back, join, why};
+use phalanx_node::membership::{AskError, AtHub, NewHub, Paths, come_back, join, join_as_hub, why};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 fn asked(error: AskError) -> PyErr {
     match error {
-        AskError::Unreachable(_) | AskError::Ended(_) => raise("RecruitError", error),
+        AskError::Unreachable(_) | AskError::Ended(_) | AskError::Elsewhere(_) => raise("RecruitError", error),
         AskError::Refused(_) | AskError::NoMember(_) | AskError::Identity(_) => raise("IdentityError", error),
     }
 }
@@ -102,6 +102,12 @@ impl Hub {
         self.0.has_failed()
     }
 
+    /// Why the hub is no member of its grid any more. None: it is one, as far as it knows.
+    #[getter]
+    fn expelled(&self) -> Option<String> {
+        self.0.expelled()
+    }
+
     /// Ends all links of members.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.0.close());
@@ -157,6 +163,19 @@ pub fn join_grid<'py>(py: Python<'py>, token: &str, name: &str) -> PyResult<Join
     let token = to_token(token)?;
     let joined = py.detach(|| join(&token, name)).map_err(asked)?;
     Ok((PyString::new(py, &joined.identity), joined.grid, joined.hubs, to_hex(&token.root), token.role))
+}
+
+/// A new hub, for Python.
+type HubFiles<'py> = (Bound<'py, PyString>, Bound<'py, PyString>, String, Vec<String>, String);
+
+/// Joins the grid of this token as a further hub of this name. Returns the text of its issuer's file, its identity file, the name of the
+/// grid, where the other hubs are, and the digest of the root's certificate.
+#[pyfunction]
+#[pyo3(signature = (token, name))]
+pub fn join_hub<'py>(py: Python<'py>, token: &str, name: &str) -> PyResult<HubFiles<'py>> {
+    let token = to_token(token)?;
+    let NewHub { issuer, hub, grid, hubs } = py.detach(|| join_as_hub(&token, name)).map_err(asked)?;
+    Ok((PyString::new(py, &issuer), PyString::new(py, &hub), grid, hubs, to_hex(&token.root)))
 }
 
 /// A member, for Python: the name, the role, the address, whether it is here, since when, when its certificate ends, and facts.

@@ -232,6 +232,8 @@ class Ending:
         while not self._stop.wait(_LOOK):
             if hub is not None and hub.has_failed:
                 raise SpaceError("the hub has ended, because it cannot write to its folder; its output says why")
+            if hub is not None and hub.expelled is not None:
+                raise SpaceError(f"this is no hub of the grid any more: {hub.expelled}")
             if executor is None:
                 continue
             if time.monotonic() - looked >= _LOOK_AT_CERTIFICATE:

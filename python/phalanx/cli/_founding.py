@@ -21,6 +21,8 @@ from phalanx.members import to_name
 AUTHORITY = "authority.pem"
 #: The files of a hub: the key that signs certificates of members, and the hub as a member.
 ISSUER, HUB_IDENTITY = "issuer.pem", "hub.pem"
+#: The file that a further hub has: the addresses of the hubs that there were when it joined.
+JOINED = "joined"
 #: Hours that the first certificates of members are good. Then the hub renews them.
 _HOURS = 24.0
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
@@ -63,6 +65,18 @@ def found(name: str, hubs: list[str]) -> Joined:
     new_root.rename(root)
     new.rename(folder)
     return Joined(name, folder, name, (*hubs,), fingerprint_of_root(hub))
+
+
+def write_further(joined: Joined, issuer: str, identity: str, others: list[str]) -> None:
+    """Writes the folder of a further hub. It gets its name when everything is in it."""
+    new = joined.folder / f".{HUB}.new"
+    if new.exists():
+        shutil.rmtree(new)
+    make_folder(new)
+    replace(new / ISSUER, issuer)
+    replace(new / HUB_IDENTITY, identity)
+    replace(new / JOINED, "\n".join(others) + "\n")
+    new.rename(joined.hub)
 
 
 def make_member(joined: Joined, role: str, name: str) -> None:

@@ -21,14 +21,15 @@ _MOST_USES, _LONGEST = 100_000, 30 * 24 * 3600
         "phalanx invite",
         "phalanx invite --role user --for 2d",
         "phalanx invite --uses 30 --for 1h --grid lab",
+        "phalanx invite --role hub --uses 2",
     )
 )
 @click.option(
     "--role",
-    type=click.Choice(["executor", "user"]),
+    type=click.Choice(["executor", "user", "hub"]),
     default="executor",
     show_default=True,
-    help="What the new member is: a machine that computes for others, or a person.",
+    help="What the new member is: a machine that computes for others, a person, or a further hub.",
 )
 @click.option(
     "--uses",
@@ -59,6 +60,6 @@ def invite(role: str, uses: int, seconds: int, name: str | None, as_json: bool) 
         told = {"grid": joined.name, "role": role, "uses": uses, "seconds": seconds, "token": token}
         click.echo(json.dumps(told))
         return
-    click.echo(f"phalanx join {token}")
+    click.echo(f"phalanx up --join {token}" if role == "hub" else f"phalanx join {token}")
     for_whom = f"one {role}" if uses == 1 else f"{uses} {role}s"
     click.echo(f"good for {for_whom}, for {in_units(seconds)}", err=True)

@@ -102,6 +102,8 @@ def _join(token: str, name: str | None, local: str | None) -> tuple[Joined, str,
             "or phalanx invite has printed at the hub"
         )
     grid, role, hubs, root = _native.token_parts(token)
+    if role == "hub":
+        raise IdentityError("the token is for a further hub of the grid: phalanx up --join TOKEN")
     if role not in _FILES:
         raise IdentityError(
             f"the token is for the role {printable(role)}; phalanx join takes those for executors and users"

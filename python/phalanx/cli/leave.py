@@ -7,10 +7,11 @@ import shutil
 import click
 
 from phalanx import _native
-from phalanx._grids import Joined, dialler_of
+from phalanx._grids import Joined, dialler_of, last_members
+from phalanx._identities import dialler, read_private
 from phalanx.cli._examples import examples
-from phalanx.cli._founding import authority_of
-from phalanx.cli._joined import as_typed, one_joined
+from phalanx.cli._founding import HUB_IDENTITY, JOINED, authority_of
+from phalanx.cli._joined import as_typed, name_in, one_joined
 from phalanx.cli._running import what_runs
 from phalanx.cli._streams import printable
 from phalanx.deploying import services
@@ -29,19 +30,22 @@ from phalanx.errors import IdentityError, PhalanxError
 def leave(name: str | None, with_hub: bool) -> None:
     """Leave a grid: remove what makes this account a member.
 
-    The hub revokes the certificates. The identity files and all else about the grid are removed here, also if no hub
+    A hub leaves while it runs. The other hubs go on without it. The hub revokes the certificates. The identity files and all else about the grid are removed here, also if no hub
     answers. Durable spaces and copied files stay.
     """
     joined = one_joined(name)
-    if joined.hub.is_dir() and not with_hub:
+    others = other_hubs(joined) if joined.hub.is_dir() else []
+    if joined.hub.is_dir() and not with_hub and not others:
         raise IdentityError(
             f"this machine is the hub of the grid {joined.name}: without it, nobody joins, and certificates end. "
             f"To end the grid all the same: phalanx leave --with-hub {joined.name}"
         )
     runs = what_runs(joined)
-    if runs and joined.hub.is_dir():
+    if runs and joined.hub.is_dir() and not others:
         raise IdentityError(f"the hub of the grid {joined.name} runs ({runs}): end it first")
-    if not joined.hub.is_dir():
+    if others:
+        _leave_as_hub(joined, others)
+    if others or not joined.hub.is_dir():
         _tell_hub(joined)
     try:
         shutil.rmtree(joined.folder)
@@ -54,6 +58,22 @@ def leave(name: str | None, with_hub: bool) -> None:
         click.echo(f"still to end: {runs}")
     if with_hub and (root := authority_of(joined.name)).exists():
         click.echo(f"the root's key is still in {as_typed(root)}; remove it if the grid is to have no hub again")
+
+
+def other_hubs(joined: Joined) -> list[str]:
+    """Where the other hubs of a grid are, of which this machine is one."""
+    own = name_in(read_private(joined.hub / HUB_IDENTITY, "identity", ""))
+    hubs = [it for it in last_members(joined) if it.role == "hub" and it.name != own]
+    further = joined.hub / JOINED
+    known = further.read_text(encoding="utf-8").split() if further.exists() else []
+    return [*dict.fromkeys([*(it.address for it in hubs if it.address is not None), *known])]
+
+
+def _leave_as_hub(joined: Joined, others: list[str]) -> None:
+    """Tells the hub that leads, which takes this one out. Raises PhalanxError if none leads: then the others would wait
+    for this one."""
+    file = joined.hub / HUB_IDENTITY
+    _native.hub_leave(dialler(read_private(file, "identity", ""), file, {}), [*joined.hubs, *others])
 
 
 def _tell_hub(joined: Joined) -> None:

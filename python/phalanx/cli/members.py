@@ -17,7 +17,7 @@ from phalanx.cli._examples import examples
 from phalanx.cli._joined import JOINED, one_joined
 from phalanx.cli._streams import printable
 from phalanx.errors import RecruitError
-from phalanx.members import Member, to_json
+from phalanx.members import LEADS, Member, to_json
 
 #: Seconds between two questions of ``--watch``.
 _INTERVAL = 1.0
@@ -43,6 +43,12 @@ def members(name: str | None, watch: bool, as_json: bool) -> None:
     joined = one_joined(name)
     found = find_members(joined)
     _show(found, as_json, watch)
+    if sum(it.role == "hub" for it in found) == 2:
+        click.echo(
+            "the grid has two hubs, which are no safer than one: both are needed. With a third, any one may be lost: "
+            "phalanx invite --role hub",
+            err=True,
+        )
     if watch:
         _watch(joined, found, as_json)
 
@@ -95,7 +101,9 @@ def _show(found: list[Member], as_json: bool, watch: bool) -> None:
         return
     table = Table("name", "role", "here", "since", "address", "certificate until", "machine")
     for member in found:
-        here = "" if member.role != "executor" else "yes" if member.is_here else "no"
+        here = "" if member.role == "user" else "yes" if member.is_here else "no"
+        if member.facts.get(LEADS) == "yes" and member.role == "hub":
+            here = "leads"
         times = (f"{time.astimezone():%Y-%m-%d %H:%M}" for time in (member.since, member.until))
         since, until = times
         table.add_row(member.name, member.role, here, since, member.address or "", until, _machine(member))

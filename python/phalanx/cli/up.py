@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack, closing
 
 import click
@@ -13,6 +14,8 @@ from phalanx._grids import (
     folder_of,
     is_joined,
     joined_names,
+    last_members,
+    make_folder,
     read_joined,
     read_listening,
     write_joined,
@@ -24,8 +27,12 @@ from phalanx.cli._examples import examples
 from phalanx.cli._joined import announce_at_hub, as_typed, host_name, machine_facts, name_in
 from phalanx.cli._listening import ADVERTISE, LABELS, LISTEN, addresses_of, here, keep, listening
 from phalanx.cli._running import running
+from phalanx.cli._streams import printable
 from phalanx.errors import IdentityError, RecruitError
+from phalanx.members import is_address, is_name
 
+#: Most addresses of hubs that a member keeps.
+_MOST_ADDRESSES = 8
 #: The first invitation, which the command prints: for one executor, within an hour.
 _FIRST = "executor", 1, 3600
 
@@ -34,6 +41,7 @@ _FIRST = "executor", 1, 3600
     epilog=examples(
         "phalanx up",
         "phalanx up --grid lab --interpreters 4 --export /scratch:rw",
+        "phalanx up --join phalanx1-A2xhYgNodWICCjEwLjAuMC4x",
         "phalanx up --grid lab --hub-only --listen 0.0.0.0:7500 --advertise lab.example.org",
     )
 )
@@ -43,6 +51,13 @@ _FIRST = "executor", 1, 3600
     metavar="NAME",
     help="The grid to begin, or to start again. [default: the one whose hub this machine is, else its host name]",
 )
+@click.option(
+    "--join",
+    "token",
+    metavar="TOKEN",
+    help="Become a further hub of a grid that has one. With - the token is read from standard input.",
+)
+@click.option("--name", "hub_name", metavar="NAME", help="The name of the further hub. [default: the host name]")
 @click.option("--hub-only", is_flag=True, help="Start the hub without an executor.")
 @LISTEN
 @ADVERTISE
@@ -51,6 +66,8 @@ _FIRST = "executor", 1, 3600
 @donates
 def up(
     name: str | None,
+    token: str | None,
+    hub_name: str | None,
     hub_only: bool,
     listen: str | None,
     advertised: tuple[str, ...],
@@ -65,28 +82,38 @@ def up(
     The first time it begins a grid: it makes the grid's root, a hub, your identity as the grid's owner, and an executor
     of this machine. It prints the line with which one more machine joins. The next time it starts the same hub again.
 
+    With the token of phalanx invite --role hub, this machine becomes a further hub of a grid. Hubs keep the members, the
+    invitations and the names together. With three hubs, any one may be lost. Two are no safer than one, because both
+    are needed.
+
     The hub admits members, knows which of them run, and renews their certificates. Programs that run go on while it is
     away. The root's key is in $PHALANX_HOME/authorities, or ~/.phalanx/authorities. No service reads it: keep a copy in
     a safe place, and take it off this machine if you like.
     """
+    if hub_name is not None and token is None:
+        raise click.UsageError("--name is for a further hub: --join TOKEN")
+    if token is not None:
+        name = join_as_hub(token, name, hub_name or host_name())
     name = name or name_of_hub()
     before = _started_before(name) if is_joined(name) else None
     chosen = listening(before, listen, advertised, labels)
     joined = _at(before or _founded(name, chosen), addresses_of(chosen))
-    is_first = read_listening(joined) is None
-    owner = name_in(read_private(joined.user, "identity", ""))
-    _founding.make_member(joined, "user", owner)
-    if not hub_only:
+    is_further = (joined.hub / _founding.JOINED).exists()
+    is_first = read_listening(joined) is None and not is_further
+    owners = [] if is_further else [name_in(read_private(joined.user, "identity", ""))]
+    for owner in owners:
+        _founding.make_member(joined, "user", owner)
+    if not hub_only and not (is_further and joined.executor.exists()):
         _founding.make_member(joined, "executor", _executor_name(joined))
     with running(joined, "phalanx up"), ExitStack() as ending:
         hub = _native.Hub(
-            joined.folder, grid=joined.grid, owners=[owner], addresses=[*joined.hubs], log_level=donating.log_level
+            joined.folder, grid=joined.grid, owners=owners, addresses=addresses_of(chosen), log_level=donating.log_level
         )
         ending.callback(hub.close)
         executor = _start(joined, chosen, hub, hub_only, (donating, may_lend), ending)
         signals = Ending()
         if is_first:
-            click.echo(f"phalanx join {hub.invite(owner, *_FIRST)}")
+            click.echo(f"phalanx join {hub.invite(owners[0], *_FIRST)}")
             click.echo("this line is good for one machine, within an hour; for more, and for users: phalanx invite")
         keep(joined, chosen)
         try:
@@ -126,11 +153,52 @@ def _started_before(name: str) -> Joined:
 
 
 def _at(joined: Joined, hubs: list[str]) -> Joined:
-    """The grid with the addresses that its hub has now."""
+    """The grid with the addresses that its hub has now, and behind them those of the other hubs."""
+    hubs = [*hubs, *(hub for hub in joined.hubs if hub not in hubs and _is_other(hub, joined))][:_MOST_ADDRESSES]
     if [*joined.hubs] != hubs:
         joined = joined._replace(hubs=(*hubs,))
         write_joined(joined)
     return joined
+
+
+def _is_other(address: str, joined: Joined) -> bool:
+    """Whether an address is that of another hub, as the members that were named last say."""
+    others = (it for it in last_members(joined) if it.role == "hub" and it.name != _hub_name(joined))
+    is_told = any(address == other.address for other in others)
+    further = joined.hub / _founding.JOINED
+    return is_told or (further.exists() and address in further.read_text(encoding="utf-8").split())
+
+
+def _hub_name(joined: Joined) -> str:
+    return name_in(read_private(joined.hub / _founding.HUB_IDENTITY, "identity", ""))
+
+
+def join_as_hub(token: str, local: str | None, hub_name: str) -> str:
+    """Makes this machine a further hub of the grid of a token. Returns what this account calls the grid."""
+    if token == "-":
+        token = sys.stdin.readline().strip().removeprefix("phalanx up --join ")
+    grid, role, hubs, root = _native.token_parts(token)
+    if role != "hub":
+        raise IdentityError(f"the token is for the role {printable(role)}: phalanx join TOKEN")
+    name = local or grid
+    if not is_name(name):
+        raise IdentityError(f"the grid calls itself {printable(name)!r}, which is no name: say --grid NAME")
+    if not is_name(hub_name):
+        raise IdentityError(f"{hub_name!r} is no name of a hub: it has small letters, digits and hyphens, 63 at most")
+    joined = Joined(name, folder_of(name), grid if is_name(grid) else name, (*hubs,), root)
+    if is_joined(name):
+        joined = read_joined(name)
+        if joined.root != root:
+            raise IdentityError(f"this account has joined another grid called {name}: say --grid NAME")
+        if joined.hub.exists():
+            raise IdentityError(f"this account has a hub of the grid {name} already; start it with: phalanx up --grid {name}")
+    make_folder(joined.folder)
+    issuer, identity, _, others, _ = _native.join_hub(token, hub_name)
+    _founding.write_further(joined, issuer, identity, [*filter(is_address, others)])
+    known = [hub for hub in [*joined.hubs, *others] if is_address(hub)]
+    write_joined(joined._replace(hubs=(*dict.fromkeys(known),)[:_MOST_ADDRESSES]))
+    click.echo(f"joined the grid {name} as its hub {hub_name}")
+    return name
 
 
 def _start(
@@ -147,7 +215,8 @@ def _start(
         server = ending.enter_context(closing(_native.HubServer(address, hub, donating.log_level)))
         click.echo(f"listening on {server.address} as the hub of {joined.name}")
         return None
-    stays = [here(address)], [*joined.hubs], machine_facts(donating, chosen.labels) | _lending.facts(may_lend)
+    facts = machine_facts(donating, chosen.labels) | _lending.facts(may_lend)
+    stays = [here(address), *joined.hubs][:_MOST_ADDRESSES], addresses_of(chosen), facts
     try:
         service = start_executor(
             address, joined.executor, donating, hub=hub, grid=stays, **_lending.lending(joined, donating, may_lend)

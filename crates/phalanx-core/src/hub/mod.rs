@@ -18,7 +18,7 @@ pub use record::{Change, Good, Id, Invitation, Member, State, Who};
 pub use seeking::{Found, Question};
 pub use token::{Token, TokenError};
 
-use crate::wire::hub::{Facts, MOST_ROWS, Row, Status};
+use crate::wire::hub::{Facts, HubAt, MOST_ROWS, Row, Status};
 use lending::Lending;
 use seeking::{Answers, Sought};
 use std::collections::{BTreeMap, HashMap};
@@ -40,6 +40,8 @@ const CLOCKS: u64 = 24 * 3600;
 const HUB: &str = "hub";
 /// The fact by which the hub marks its own executor. The engine removes this fact when any other member tells it.
 pub const AT_HUB: &str = "at hub";
+/// The fact of a hub that tells whether it leads.
+pub const LEADS: &str = "leads";
 
 /// Why the hub refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -79,6 +81,9 @@ pub enum Refusal {
     /// The member's certificate is good for long enough.
     #[error("the certificate of {0} is good for more than half of its life")]
     Early(String),
+    /// The grid would have no hub left.
+    #[error("{0} is the only hub of the grid, which would have none left")]
+    LastHub(String),
     /// A limit is reached.
     #[error("the hub has {0} already")]
     Full(&'static str),
@@ -128,6 +133,8 @@ pub struct Hub {
     sought: Sought,
     /// What is lent to other grids.
     lending: Lending,
+    /// The hubs that keep the state together, as the driver has told.
+    hubs: Vec<HubAt>,
 }
 
 impl Hub {
@@ -139,6 +146,7 @@ impl Hub {
             Change::Member(who, member) => drop(self.members.insert(who, *member)),
             Change::Loan(grid, Some(loan)) => drop(self.lending.loans.insert(grid, *loan)),
             Change::Loan(grid, None) => drop(self.lending.loans.remove(&grid)),
+            Change::List(_) => {} // the driver's
         }
     }
 
@@ -199,8 +207,13 @@ impl Hub {
         if invitation.role != asking.who.role {
             return Err(Refusal::Role(invitation.role.clone()));
         }
-        // No other member may have the hub's name, in any role.
-        if self.members.contains_key(&Who::new(HUB, &asking.who.name)) {
+        // No other member may have a hub's name, in any role, and no hub the name of another member.
+        let has_name = |who: &Who, it: &Member| who.name == asking.who.name && it.state.is_in();
+        let is_taken = match asking.who.role == HUB {
+            true => self.members.iter().any(|(who, it)| has_name(who, it)),
+            false => self.hub_in(&asking.who.name),
+        };
+        if is_taken {
             return Err(Refusal::Taken(asking.who.name.clone()));
         }
         match known {
@@ -228,6 +241,70 @@ impl Hub {
         Ok(vec![Change::Invitation(id, left), self.keep(asking.who, member)])
     }
 
+    /// Records what a hub tells when it begins: the certificate of its issuer, which is revoked together with it.
+    pub fn attend(&mut self, hub: &str, issuer: Good) -> Result<Vec<Change>, Refusal> {
+        let who = Who::new(HUB, hub);
+        let member = self.members.get_mut(&who).filter(|it| it.state.is_in());
+        let member = member.ok_or_else(|| Refusal::NoMember(hub.to_owned()))?;
+        // The first hub's issuer stands above the others' issuers: only the grid's root can revoke it.
+        if member.is_founder || member.good.contains(&issuer) {
+            return Ok(Vec::new());
+        }
+        member.good.insert(0, issuer);
+        Ok(vec![Change::Member(who, Box::new(member.clone()))])
+    }
+
+    /// Takes in a member of a hub's own machine, which has this certificate already: the hub has made it. The hub may replace it later.
+    pub fn bring(&mut self, now: u64, hub: &str, asking: Asking, good: Good) -> Result<Vec<Change>, Refusal> {
+        let by = format!("the hub {hub}");
+        let own = self.members.get(&Who::new(HUB, hub)).filter(|it| it.state.is_in());
+        let is_first = own.ok_or_else(|| Refusal::NoMember(hub.to_owned()))?.is_founder;
+        match self.members.get(&asking.who) {
+            Some(known) if known.key == asking.key => return Ok(Vec::new()), // an expelled one stays expelled
+            Some(known) if known.state.is_in() && known.by != by && !(is_first && known.is_founder) => {
+                return Err(Refusal::Taken(asking.who.name));
+            }
+            None if asking.who.name != hub && self.hub_in(&asking.who.name) => {
+                return Err(Refusal::Taken(asking.who.name));
+            }
+            _ => {}
+        }
+        if asking.who.role == HUB {
+            return Err(Refusal::Role("executor".to_owned()));
+        }
+        let is_founder = self.members.get(&asking.who).is_some_and(|it| it.is_founder);
+        let is_owner = self.members.get(&asking.who).is_some_and(|it| it.is_owner && it.state.is_in());
+        let mut member = Member::new(now, asking.key, good, by);
+        if is_founder {
+            member = Member { is_founder, is_owner, by: "the grid's founder".to_owned(), ..member };
+        }
+        Ok(vec![self.keep(asking.who, member)])
+    }
+
+    /// Whether a hub of this name is in the grid.
+    pub fn hub_in(&self, name: &str) -> bool {
+        self.members.get(&Who::new(HUB, name)).is_some_and(|it| it.state.is_in())
+    }
+
+    /// Tells which hubs keep the state together. Nothing of it is stored here.
+    pub fn tell_hubs(&mut self, hubs: Vec<HubAt>) {
+        self.hubs = hubs;
+    }
+
+    /// Checks that a member may have a new certificate because an issuer of its old one was revoked.
+    pub fn check_replace(&self, now: u64, asking: &Asking) -> Result<(), Refusal> {
+        let member = self.members.get(&asking.who).filter(|it| it.key == asking.key && it.state.is_in());
+        check_room(now, member.ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))?)
+    }
+
+    /// Records such a certificate.
+    pub fn replace(&mut self, now: u64, asking: &Asking, good: Good) -> Result<Vec<Change>, Refusal> {
+        self.check_replace(now, asking)?;
+        let member = self.members.get_mut(&asking.who).expect("was checked");
+        member.add(now, good);
+        Ok(vec![Change::Member(asking.who.clone(), Box::new(member.clone()))])
+    }
+
     /// Whether this is the key of a member.
     pub fn check_member(&self, asking: &Asking) -> Result<(), Refusal> {
         let member = self.members.get(&asking.who).filter(|it| it.key == asking.key && it.state.is_in());
@@ -252,11 +329,14 @@ impl Hub {
         Ok(vec![Change::Member(asking.who.clone(), Box::new(member.clone()))])
     }
 
-    /// Expels all members of a name, except a hub, for an owner. Withdraws the invitations by which they have joined. Returns the
+    /// Expels all members of a name, except the only hub, for an owner. Withdraws the invitations by which they have joined. Returns the
     /// expelled members with the certificates to revoke.
     pub fn expel(&mut self, now: u64, by: &str, name: &str) -> Result<Ended, Refusal> {
         self.check_owner(by)?;
-        let is_meant = |(who, member): &(&Who, &Member)| who.name == name && who.role != HUB && member.state.is_in();
+        let has_others = self.has_hub_beside(name);
+        let is_meant = |(who, member): &(&Who, &Member)| {
+            who.name == name && (who.role != HUB || has_others) && member.state.is_in()
+        };
         let named: Vec<Who> = self.members.iter().filter(is_meant).map(|(who, _)| who.clone()).collect();
         if named.is_empty() {
             return Err(Refusal::NoName(name.to_owned()));
@@ -286,8 +366,15 @@ impl Hub {
         if member.is_owner && !self.members.iter().any(is_other) {
             return Err(Refusal::LastOwner(who.name.clone()));
         }
+        if who.role == HUB && !self.has_hub_beside(&who.name) {
+            return Err(Refusal::LastHub(who.name.clone()));
+        }
         let (good, change) = self.end(now, who, State::Left { when: now });
         Ok((good.into_iter().map(|it| (who.clone(), it)).collect(), vec![change]))
+    }
+
+    fn has_hub_beside(&self, name: &str) -> bool {
+        self.members.iter().any(|(who, it)| who.role == HUB && who.name != name && it.state.is_in())
     }
 
     /// All revoked certificates of members and former members that have not ended yet. A list of revoked certificates that lacks
@@ -358,8 +445,14 @@ impl Hub {
 
     fn row(&self, who: &Who, member: &Member) -> Row {
         let present = self.present.get(who);
-        let until = member.good.iter().map(|it| it.until).max().unwrap_or_default();
+        let until = member.good.iter().map(|it| it.until);
+        let until = if who.role == HUB { until.last() } else { until.max() }.unwrap_or_default();
         let Who { role, name } = who.clone();
+        if let Some(hub) = self.hubs.iter().find(|it| role == HUB && it.name == name) {
+            let facts = Facts::from([(LEADS.to_owned(), if hub.leads { "yes" } else { "no" }.to_owned())]);
+            let (addresses, since) = (hub.addresses.clone(), present.map_or(member.joined, |it| it.since));
+            return Row { role, name, addresses, is_here: true, since, until, facts };
+        }
         let (addresses, mut facts) = match present {
             Some(it) => (it.addresses.clone(), it.facts.clone()),
             None => (member.addresses.clone(), member.facts.clone()),

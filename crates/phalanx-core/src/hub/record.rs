@@ -78,7 +78,7 @@ impl State {
 pub struct Member {
     /// The digest of its public key.
     pub key: String,
-    /// Its certificates, the newest last. Those that have ended are forgotten.
+    /// Its certificates, the newest last. Those that have ended are forgotten. That of a hub's own issuer comes first.
     pub good: Vec<Good>,
     /// Certificates that were revoked and have not ended yet.
     pub revoked: Vec<Good>,
@@ -145,4 +145,6 @@ pub enum Change {
     Member(Who, Box<Member>),
     /// The loan to the grid of this name. `None`: the loan has ended.
     Loan(String, Option<Box<Loan>>),
+    /// The newest list of revoked certificates, as a hub has signed it. The next hub that leads begins with it.
+    List(String),
 }

@@ -114,6 +114,100 @@ fn the_hub_is_not_expelled_and_nobody_else_has_its_name() {
     assert!(matches!(hub.expel(3, "ada", "labpc"), Err(Refusal::NoName(_))));
 }
 
+/// A hub `labpc` and a further one, `pc2`, which has attended.
+fn two_hubs() -> Hub {
+    let mut hub = hub();
+    hub.found(0, asking("hub", "labpc"), good("labpc", 1000), false);
+    hub.invite(0, "ada", (ID, "hub"), 1, 60).expect("ada is an owner");
+    hub.join(1, ID, asking("hub", "pc2"), good("pc2", 1000)).expect("is invited");
+    assert_eq!(hub.attend("pc2", good("issuer of pc2", 5000)).map(|it| it.len()), Ok(1));
+    assert_eq!(hub.attend("pc2", good("issuer of pc2", 5000)), Ok(Vec::new()), "was told before");
+    hub
+}
+
+#[test]
+fn a_further_hub_is_expelled_together_with_its_issuer() {
+    let mut hub = two_hubs();
+    let until = |hub: &Hub, name: &str| hub.row_of(&Who::new("hub", name)).expect("is a hub").until;
+    assert_eq!(until(&hub, "pc2"), 1000, "of its own certificate, and not of its issuer");
+    let (revoked, _) = hub.expel(2, "ada", "pc2").expect("ada is an owner");
+    let who = Who::new("hub", "pc2");
+    assert_eq!(revoked, [(who.clone(), good("issuer of pc2", 5000)), (who, good("pc2", 1000))]);
+    assert!(!hub.hub_in("pc2"));
+    assert!(matches!(hub.attend("pc2", good("another", 5000)), Err(Refusal::NoMember(_))));
+    assert!(matches!(hub.expel(3, "ada", "labpc"), Err(Refusal::NoName(_))), "it is the only hub now");
+    assert!(matches!(hub.leave(3, &Who::new("hub", "labpc")), Err(Refusal::LastHub(_))));
+}
+
+#[test]
+fn the_first_hub_leaves_when_there_is_another_one() {
+    let mut hub = two_hubs();
+    assert_eq!(hub.attend("labpc", good("issuer of labpc", 5000)), Ok(Vec::new()), "only the root revokes that one");
+    let (revoked, _) = hub.leave(2, &Who::new("hub", "labpc")).expect("pc2 stays");
+    assert_eq!(revoked, [(Who::new("hub", "labpc"), good("labpc", 1000))]);
+}
+
+#[test]
+fn a_hub_and_another_member_have_no_name_in_common() {
+    let mut hub = two_hubs();
+    hub.invite(2, "ada", ([1; 32], "executor"), 9, 60).expect("ada is an owner");
+    hub.invite(2, "ada", ([2; 32], "hub"), 9, 60).expect("ada is an owner");
+    hub.join(3, [1; 32], asking("executor", "ws7"), good("ws7", 100)).expect("is invited");
+    assert_eq!(hub.check_join(4, &[1; 32], &asking("executor", "pc2")), Err(Refusal::Taken("pc2".into())));
+    assert_eq!(hub.check_join(4, &[2; 32], &asking("hub", "ws7")), Err(Refusal::Taken("ws7".into())));
+    let thief = Asking { key: "another".into(), ..asking("hub", "PC2") };
+    assert_eq!(hub.check_join(4, &[2; 32], &thief), Err(Refusal::Taken("pc2".into())));
+    assert_eq!(hub.check_join(4, &[1; 32], &asking("hub", "pc3")), Err(Refusal::Role("executor".into())));
+}
+
+#[test]
+fn a_hub_brings_members_of_its_own_machine_and_takes_no_names() {
+    let mut hub = two_hubs();
+    let own = asking("executor", "pc2");
+    assert_eq!(hub.bring(2, "pc2", own.clone(), good("its executor", 100)).map(|it| it.len()), Ok(1));
+    assert_eq!(hub.bring(3, "pc2", own.clone(), good("its executor", 100)), Ok(Vec::new()), "is known");
+    let renewed = Asking { key: "another".into(), ..own.clone() };
+    assert_eq!(hub.bring(4, "pc2", renewed, good("another", 100)).map(|it| it.len()), Ok(1), "it is its own");
+    let ada = Asking { key: "another".into(), ..asking("user", "ada") };
+    assert_eq!(hub.bring(5, "pc2", ada, good("ada 2", 100)), Err(Refusal::Taken("ada".into())));
+    let hubs = hub.bring(5, "pc2", asking("hub", "pc3"), good("pc3", 100));
+    assert_eq!(hubs, Err(Refusal::Role("executor".into())), "a hub makes no hubs");
+    let other = hub.bring(5, "pc2", asking("executor", "labpc"), good("labpc 2", 100));
+    assert_eq!(other, Err(Refusal::Taken("labpc".into())));
+    assert!(matches!(hub.bring(5, "nobody", own, good("x", 100)), Err(Refusal::NoMember(_))));
+    assert_eq!(hub.check_owner("pc2"), Err(Refusal::NoOwner("pc2".into())));
+}
+
+#[test]
+fn a_member_whose_issuer_was_revoked_gets_another_certificate_at_once() {
+    let mut hub = inviting();
+    let ws7 = asking("executor", "ws7");
+    hub.join(1, ID, ws7.clone(), good("ws7 1", 1000)).expect("is invited");
+    assert_eq!(hub.check_renew(2, &ws7, 1000), Err(Refusal::Early("ws7".into())));
+    hub.replace(2, &ws7, good("ws7 2", 1000)).expect("is a member");
+    let thief = Asking { key: "another".into(), ..ws7.clone() };
+    assert!(matches!(hub.check_replace(3, &thief), Err(Refusal::NoMember(_))));
+    hub.expel(3, "ada", "ws7").expect("ada is an owner");
+    assert!(matches!(hub.check_replace(4, &ws7), Err(Refusal::NoMember(_))), "whoever was expelled stays so");
+}
+
+#[test]
+fn the_addresses_of_hubs_begin_with_the_one_that_leads() {
+    use crate::wire::hub::{HubAt, MOST_ADDRESSES, addresses_of};
+    let at = |name: &str, leads| HubAt {
+        name: name.to_owned(),
+        addresses: (1..=4).map(|number| format!("{name}:{number}")).collect(),
+        leads,
+    };
+    let hubs = [at("a", false), at("b", true), at("c", false)];
+    assert_eq!(addresses_of(&hubs)[..4], ["b:1", "a:1", "c:1", "b:2"]);
+    assert_eq!(addresses_of(&hubs).len(), MOST_ADDRESSES);
+    let mut hub = two_hubs();
+    hub.tell_hubs(vec![at("pc2", true)]);
+    let row = hub.row_of(&Who::new("hub", "pc2")).expect("is a hub");
+    assert_eq!((row.is_here, row.facts[LEADS].as_str(), row.addresses.len()), (true, "yes", 4));
+}
+
 #[test]
 fn who_was_expelled_does_not_come_back_with_the_same_token() {
     let mut hub = hub();

@@ -24,6 +24,45 @@ pub const MOST_RELAYED: usize = 100;
 /// Most addresses of a member or of a hub.
 pub const MOST_ADDRESSES: usize = 8;
 
+/// Most hubs of a grid.
+pub const MOST_HUBS: usize = 7;
+
+/// Where a hub is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HubAt {
+    /// The hub's name.
+    pub name: String,
+    /// Where it is reached.
+    pub addresses: Vec<String>,
+    /// Whether it leads, as far as the hub that tells it knows.
+    pub leads: bool,
+}
+
+/// The addresses of hubs, at most [`MOST_ADDRESSES`]: those of the hub that leads come first, and each hub has one before another has two.
+pub fn addresses_of(hubs: &[HubAt]) -> Vec<String> {
+    let (leading, others): (Vec<&HubAt>, Vec<&HubAt>) = hubs.iter().partition(|hub| hub.leads);
+    let ordered: Vec<&HubAt> = leading.into_iter().chain(others).collect();
+    let mut all: Vec<String> = Vec::new();
+    for rank in 0..MOST_ADDRESSES {
+        for address in ordered.iter().filter_map(|hub| hub.addresses.get(rank)) {
+            if !all.contains(address) {
+                all.push(address.clone());
+            }
+        }
+    }
+    all.truncate(MOST_ADDRESSES);
+    all
+}
+
+/// The body of [`ToHub::Attend`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attending {
+    /// The certificate of the hub's issuer, in DER.
+    pub issuer: Vec<u8>,
+    /// Certificates of members of the hub's own machine, as PEM, which it has made.
+    pub members: Vec<String>,
+}
+
 /// What a member tells about its machine: the name of each fact, and the fact as text.
 pub type Facts = BTreeMap<String, String>;
 
@@ -91,6 +130,12 @@ pub enum ToHub {
     Loans { after: Option<String> },
     /// An executor that may be lent says how it is as a guest, because that has changed.
     Guest(GuestState),
+    /// A new hub asks a hub that may make issuers for one of its own. The body is the request for its certificate, in DER.
+    Issue,
+    /// A hub is here, as the member of this number among the hubs that keep the state. The body is an encoded [`Attending`].
+    Attend { number: u64, addresses: Vec<String>, phalanx: String },
+    /// A member wants to be told which hub leads, also by a hub that does not.
+    Watch,
 }
 
 /// A message from a hub.
@@ -135,6 +180,14 @@ pub enum FromHub {
     Loans { goes_on: bool },
     /// To an executor that may be lent: be a guest of another grid on these terms. `None`: be none.
     BeGuest { terms: Option<Terms> },
+    /// This hub does not lead, and has done nothing. The one that leads is reached at the first of these addresses, if this hub knows it.
+    Elsewhere { hubs: Vec<String>, is_known: bool },
+    /// The hubs of the grid, to those that watch, and to executors when that changes.
+    Hubs { hubs: Vec<HubAt> },
+    /// The body has the certificates of the new hub's issuer, as PEM.
+    Issued,
+    /// The hub is one of these hubs.
+    Attended { hubs: Vec<HubAt> },
 }
 
 /// What an owner lends to another grid, and to whom there.

@@ -50,18 +50,23 @@ impl Authority {
     /// # Errors
     /// The name is none, or the certificate of this authority allows no issuer below it.
     pub fn issuer(&self, name: &str) -> Result<Authority, IdentityError> {
+        let mut issuer = Authority { key: KeyPair::generate()?, certificates: String::new() };
+        let own = self.issuer_params(name)?.signed_by(&issuer.key, &self.signer()?)?;
+        issuer.certificates = own.pem() + &self.certificates;
+        Ok(issuer)
+    }
+
+    /// The certificate of an issuer below this authority, before it is signed.
+    fn issuer_params(&self, name: &str) -> Result<CertificateParams, IdentityError> {
         check_name(name)?;
         let above = path_length(&self.certificate()?).unwrap_or(PATH_LENGTH);
         let length = above.checked_sub(1).ok_or(IdentityError::NoIssuers)?;
-        let mut issuer = Authority { key: KeyPair::generate()?, certificates: String::new() };
         // Two issuers with one name have different subjects, so that a path has one way only.
         let subject = format!("phalanx issuer {name} {}", to_hex(&random_token()[..4]));
         let mut params = authority_params(&subject, length)?;
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         params.use_authority_key_identifier_extension = true;
-        let own = params.signed_by(&issuer.key, &self.signer()?)?;
-        issuer.certificates = own.pem() + &self.certificates;
-        Ok(issuer)
+        Ok(params)
     }
 
     /// Whether the text of an authority's file needs a passphrase.
@@ -140,6 +145,37 @@ impl Authority {
         Ok((role, name, certificates))
     }
 
+    /// The same for a hub. The caller has checked that an owner has invited it, or that it is the hub of this issuer.
+    ///
+    /// # Errors
+    /// It is no request of a hub.
+    pub fn sign_hub(&self, request: &CertificateDer<'_>, lasts: Option<Duration>) -> Result<String, IdentityError> {
+        match role_and_name(request)? {
+            (role, name) if role == Role::Hub.name() => self.certify(Role::Hub, &name, &PublicKey::of(request)?, lasts),
+            (role, name) => Err(IdentityError::Request(format!("{name} asks for the role {role}"))),
+        }
+    }
+
+    /// Signs the key of another hub's issuer, whose request this is ([`NewIssuer`]). Returns the certificates of that issuer: its own,
+    /// and those above it.
+    ///
+    /// # Errors
+    /// It is no request, or the certificate of this authority allows no issuer below it.
+    pub fn sign_issuer(&self, request: &CertificateDer<'_>) -> Result<String, IdentityError> {
+        let (_, name) = role_and_name(request)?;
+        let key = PublicKey::of(request)?;
+        let params = self.issuer_params(&name)?;
+        Ok(params.signed_by(&key, &self.signer()?)?.pem() + &self.certificates)
+    }
+
+    /// Whether this authority may make issuers.
+    ///
+    /// # Errors
+    /// Its certificate is damaged.
+    pub fn makes_issuers(&self) -> Result<bool, IdentityError> {
+        Ok(path_length(&self.certificate()?).unwrap_or(PATH_LENGTH) > 0)
+    }
+
     /// Signs the key of a certificate again, for the same role and name. It is good for so long, or for as long as the certificate
     /// before.
     ///
@@ -215,6 +251,41 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         let member = params.signed_by(key, &self.signer()?)?;
         Ok(format!("{}{}", member.pem(), self.certificates))
+    }
+}
+
+/// The key of an issuer that is on its way: another hub of the grid signs it. The key stays where it was made.
+pub struct NewIssuer {
+    key: KeyPair,
+    request: CertificateDer<'static>,
+}
+
+impl NewIssuer {
+    /// Makes the key, and the request for the hub of this name.
+    ///
+    /// # Errors
+    /// It is no name.
+    pub fn ask(name: &str) -> Result<NewIssuer, IdentityError> {
+        let key = KeyPair::generate()?;
+        let request = member_params(Role::Hub, name)?.self_signed(&key)?.der().clone();
+        Ok(NewIssuer { key, request })
+    }
+
+    /// The request, in DER.
+    pub fn request(&self) -> &CertificateDer<'static> {
+        &self.request
+    }
+
+    /// The issuer, with the certificates that [`Authority::sign_issuer`] has made.
+    ///
+    /// # Errors
+    /// They are not those of this key, or damaged.
+    pub fn signed(self, certificates: &str) -> Result<Authority, IdentityError> {
+        let own = certificates_in(certificates)?.swap_remove(0);
+        if key_of(&own)? != key_of(&self.request)? {
+            return Err(IdentityError::Request("another key was signed".to_owned()));
+        }
+        Ok(Authority { key: self.key, certificates: certificates.to_owned() })
     }
 }
 
@@ -312,13 +383,13 @@ fn common_name(certificate: &CertificateDer<'_>) -> Result<String, IdentityError
 /// # Errors
 /// The name is none, or the role is that of a hub.
 pub fn request(role: Role, name: &str) -> Result<(Zeroizing<String>, String), IdentityError> {
+    check_asks(role)?;
     let (key, request) = ask(role, name)?;
     Ok((key, to_pem(&request).replace("CERTIFICATE", LABEL)))
 }
 
 /// The same: the key as PEM, and the request in DER.
 pub(super) fn ask(role: Role, name: &str) -> Result<(Zeroizing<String>, CertificateDer<'static>), IdentityError> {
-    check_asks(role)?;
     let params = member_params(role, name)?;
     let mut key = KeyPair::generate()?;
     let request = params.self_signed(&key).map(|request| request.der().clone());
@@ -327,11 +398,11 @@ pub(super) fn ask(role: Role, name: &str) -> Result<(Zeroizing<String>, Certific
     Ok((pem, request?))
 }
 
-/// Only the code of a hub makes hubs, and it needs no request.
+/// A hub is invited by the hub that is there, and is signed by [`Authority::sign_hub`].
 fn check_asks(role: Role) -> Result<(), IdentityError> {
     match role {
         Role::Hub => {
-            Err(IdentityError::Request("nobody becomes a hub by asking; make one with: phalanx up".to_owned()))
+            Err(IdentityError::Request("nobody becomes a hub by asking; begin a grid with: phalanx up, or invite a further hub: phalanx invite --role hub".to_owned()))
         }
         Role::User | Role::Executor => Ok(()),
     }

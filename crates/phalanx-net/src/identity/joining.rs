@@ -42,7 +42,7 @@ impl Joining {
     /// Makes a key and a request for this role and name, in the grid whose root's certificate has this SHA-256 digest.
     ///
     /// # Errors
-    /// The name is none, or the role is that of a hub.
+    /// The name is none.
     pub fn new(role: Role, name: &str, root: [u8; 32]) -> Result<Joining, IdentityError> {
         let (key, request) = ask(role, name)?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(super::damaged)?;
@@ -145,6 +145,13 @@ impl Member {
         self.verifier.members().verify_at_end(certificate, issuers)?;
         let (role, name) = role_and_name(certificate)?;
         Ok((role.parse().map_err(IdentityError::Damaged)?, name))
+    }
+
+    /// Whether an issuer of this member's certificate was revoked, and the certificate itself was not. The hub with that issuer was
+    /// expelled, and other hubs give the member a new certificate.
+    pub fn has_lost_issuer(&self, shown: &[CertificateDer<'_>]) -> bool {
+        let Some(own) = shown.first() else { return false };
+        self.revocations().admit(shown).is_err() && !self.revocations().names(own)
     }
 }
 

@@ -17,7 +17,7 @@ mod renewals;
 mod revocations;
 mod validity;
 
-pub use authority::{Authority, Issued, key_of, request};
+pub use authority::{Authority, Issued, NewIssuer, key_of, request};
 pub use delegation::{Acting, Delegation, Extent, LONGEST, Lasting, Scope, Service, Until};
 pub use joining::Joining;
 pub(crate) use news::Teller;

@@ -5,6 +5,7 @@
 //! has replaced its identity file or has added to the file of renewed certificates.
 
 use super::delegation::Verifier;
+use super::members::MOST_SHOWN;
 use super::validity::Validity;
 use super::{
     IdentityError, KeyedCertificate, SESSIONS, certificates_in, fingerprint, first_certificate, role_and_name, server,
@@ -207,6 +208,7 @@ impl Renewals {
     /// Takes certificates, as PEM, that another member has sent. Keeps those that are newer than what was known. After the first one
     /// that is not a renewed certificate of this grid, the rest is ignored.
     pub fn take(&self, pem: &[u8]) -> Brought {
+        self.learn(pem);
         let (verified, refused) = self.verified(pem);
         let fingerprints = verified.iter().map(|(_, it)| it.fingerprint.clone()).collect();
         let mut state = lock(&self.state);
@@ -218,6 +220,14 @@ impl Renewals {
         }
         let own = state.newest.as_ref().map(|it| it.validity).filter(|own| Some(*own) != own_before);
         Brought { own, unwritten: self.write(state).err(), refused, fingerprints }
+    }
+
+    /// Learns the issuers behind a certificate that a hub has just made. The hub may have an issuer that this member has not met.
+    fn learn(&self, pem: &[u8]) {
+        let found: Vec<_> = CertificateDer::pem_slice_iter(pem).take(2 + MOST_SHOWN).map_while(Result::ok).collect();
+        if let [first, issuers @ ..] = &found[..] {
+            self.verifier.members().learn(first, issuers);
+        }
     }
 
     /// The certificates before the first one that is not a member's, signed by the authority, and what is wrong with that one.

@@ -173,6 +173,11 @@ impl Revocations {
         fingerprints
     }
 
+    /// Whether the newest list names this certificate itself.
+    pub fn names(&self, certificate: &CertificateDer<'_>) -> bool {
+        lock(&self.state).revoked.contains_key(&fingerprint(certificate))
+    }
+
     /// The number of the newest list; 0: there is none. Writes a list that could not be written before.
     pub fn number(&self) -> u64 {
         let mut state = lock(&self.state);

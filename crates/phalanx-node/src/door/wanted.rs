@@ -21,6 +21,7 @@ pub enum Wanted {
     Files,
     Join,
     Hub,
+    Hubs,
     Relay { token: [u8; 16] },
 }
 
@@ -41,6 +42,7 @@ impl Wanted {
             Preamble::Files => Wanted::Files,
             Preamble::Join => Wanted::Join,
             Preamble::Hub => Wanted::Hub,
+            Preamble::Hubs => Wanted::Hubs,
             Preamble::Relay { token } => Wanted::Relay { token },
         }))
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! grids/GRID/         of every member: identity files, the list of revoked certificates, renewed ones
 //! grids/GRID/hub/     issuer.pem: the issuer's key     hub.pem: the hub as a member     state/: the store
+//!                     joined: where the other hubs were, if the grid had a hub before
 //! ```
 
 use super::{HubError, LASTS, Settings};
@@ -58,7 +59,11 @@ impl Place {
             let (_, member) = role_and_name(&first_certificate(&text)?)?;
             founders.push((certificates(&text), role == Role::User && owners.contains(&member)));
         }
-        Ok(Settings { grid: grid.to_owned(), folder: hub.join("state"), issuer, member, founders, addresses })
+        // The hubs that there were when this one joined.
+        let joined = std::fs::read_to_string(hub.join("joined")).ok();
+        let others = joined.iter().flat_map(|it| it.lines()).map(str::to_owned).collect();
+        let (folder, joins) = (hub.join("state"), joined.is_some());
+        Ok(Settings { grid: grid.to_owned(), folder, issuer, member, founders, others, joins, addresses })
     }
 }
 

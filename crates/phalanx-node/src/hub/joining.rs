@@ -6,7 +6,7 @@ use crate::control::{await_end, tell, tell_with};
 use crate::dial::check_version;
 use crate::door::{Peer, refused};
 use phalanx_core::hub::{Refusal, Who};
-use phalanx_core::wire::hub::{FromHub, ToHub};
+use phalanx_core::wire::hub::{FromHub, ToHub, addresses_of};
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::IdentityError;
@@ -28,9 +28,13 @@ impl Hub {
         let _entered = self.joining.enter(&network(from))?;
         peer.proved();
         let (shown, ended) = (shaken.peer_certificate().to_vec(), self.member.ended_member(shaken.shown()));
+        let has_lost_issuer = self.member.has_lost_issuer(shaken.shown());
         let (link, mut reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
         let asked = hear(&mut reader)?;
-        match self.admit(asked, &shown, ended.map(drop)) {
+        let admitted = if self.leads() { Ok(()) } else { Err(HubError::Elsewhere) };
+        let admitted = admitted.and_then(|()| self.admit(asked, &shown, ended.map(drop), has_lost_issuer));
+        let admitted = self.confirm().and(admitted); // what another hub has decided meanwhile may be newer
+        match admitted {
             Ok(None) => {
                 tell(&link, &FromHub::Member);
                 await_end(reader);
@@ -38,15 +42,18 @@ impl Hub {
             }
             Ok(Some((Who { role, name }, pem))) => {
                 self.log.info(format!("the {role} {name} joins from {from}"));
-                let (grid, hubs) = (self.grid.clone(), self.addresses());
+                let (grid, hubs) = (self.grid.clone(), addresses_of(&self.hubs()));
                 tell_with(&link, &FromHub::Welcome { grid, hubs }, pem.into_bytes());
                 await_end(reader);
                 Ok(())
             }
             Err(error) => {
-                tell(&link, &error.answer());
+                tell(&link, &error.answer(self));
                 await_end(reader);
-                Err(refused(error.to_string()))
+                match error {
+                    HubError::Elsewhere => Ok(()),
+                    error => Err(refused(error.to_string())),
+                }
             }
         }
     }
@@ -58,6 +65,7 @@ impl Hub {
         asked: ToHub,
         shown: &[u8],
         ended: Result<(), IdentityError>,
+        has_lost_issuer: bool,
     ) -> Result<Option<(Who, String)>, HubError> {
         let (ToHub::Join { phalanx, .. } | ToHub::Return { phalanx } | ToHub::Why { phalanx }) = &asked else {
             return Err(HubError::Other("this is a joining link".to_owned()));
@@ -66,12 +74,15 @@ impl Hub {
         if let ToHub::Join { secret, .. } = asked {
             return self.join(secret, shown).map(Some);
         }
-        ended?;
+        if !has_lost_issuer {
+            ended?;
+        }
         let until = signing::ends(&self.issuer, shown)?;
         if until + AWAY < signing::now() {
             return Err(HubError::Refused(Refusal::Away));
         }
         match asked {
+            _ if has_lost_issuer => self.replace(shown).map(Some),
             ToHub::Return { .. } => self.renew(shown).map(Some),
             _ => self.known(shown).map(|_| None),
         }

@@ -63,7 +63,10 @@ impl Hub {
             let (changes, tellings) = engine.look_after_loans(now, &self.grid);
             Ok((tellings, changes))
         };
-        let tellings: Vec<Telling> = self.change_with(look).unwrap_or_default(); // an error has ended the hub, and is in its log
+        let tellings: Vec<Telling> = self.change_with(look).unwrap_or_default(); // an error is in the log already
+        if tellings.is_empty() || self.confirm().is_err() {
+            return; // another hub leads by now, and knows better
+        }
         for (number, terms) in tellings {
             let linked = lock(&self.linked).get(&number).cloned();
             linked.iter().for_each(|linked| tell(linked.link(), &FromHub::BeGuest { terms: terms.clone() }));

@@ -3,9 +3,16 @@
 //!
 //! The engine ([`phalanx_core::hub`]) decides. A change is on the disk before any member learns of it. The hub signs with its own
 //! authority, the issuer, which the grid's root has made. The hub does not have the root's key.
+//!
+//! Several hubs keep one store together ([`group`]). One of them leads: it has the engine, and serves. The others name it to whoever
+//! asks. When it is lost, another one fills an engine from the store, and the members come to that one.
 
+mod attending;
 mod founding;
+mod group;
+mod issuing;
 mod joining;
+mod leading;
 mod lending;
 mod relaying;
 mod server;
@@ -18,10 +25,11 @@ pub use server::HubServer;
 
 use crate::log::{Log, Severity};
 use crate::quota::Quota;
+use group::Group;
 use phalanx_core::error::SpaceError;
 use phalanx_core::hub as engine;
 use phalanx_core::hub::{Asking, Change, Good, Refusal, Token, Who};
-use phalanx_core::wire::hub::{Facts, FromHub};
+use phalanx_core::wire::hub::{FromHub, addresses_of};
 use phalanx_net::identity::{Authority, IdentityError, Member, Role, random_token, sha256};
 use phalanx_net::sync::lock;
 use relaying::{Carried, Meetings};
@@ -59,6 +67,9 @@ pub enum HubError {
     /// A decision of the engine cannot be stored.
     #[error("the hub cannot store this: {0}")]
     Store(#[from] SpaceError),
+    /// This hub does not lead.
+    #[error("this hub does not lead: ask the others")]
+    Elsewhere,
     /// The list of revoked certificates cannot be read or written, or the hub's thread does not start.
     #[error(transparent)]
     System(#[from] io::Error),
@@ -69,9 +80,11 @@ pub enum HubError {
 
 impl HubError {
     /// The answer to the peer that sent the request.
-    fn answer(&self) -> FromHub {
+    fn answer(&self, hub: &Hub) -> FromHub {
         let reason = self.to_string();
         match self {
+            // A change that could not be stored may or may not have happened. The hub that leads next knows.
+            HubError::Elsewhere | HubError::Store(_) => hub.elsewhere(),
             HubError::Refused(Refusal::NoMember(_)) | HubError::Identity(IdentityError::Revoked(_)) => {
                 FromHub::NoMember { reason }
             }
@@ -93,6 +106,10 @@ pub struct Settings {
     pub member: Member,
     /// The members that the grid begins with, as PEM, and whether each is an owner. The hub skips members that it knows already.
     pub founders: Vec<(String, bool)>,
+    /// Where other hubs of the grid were last: for a hub that is not the first one.
+    pub others: Vec<String>,
+    /// Whether the hub has joined a grid that had a hub already.
+    pub joins: bool,
     /// The addresses at which members reach the hub, as `host:port`. Port 0 stands for the port at which the hub listens.
     pub addresses: Vec<String>,
 }
@@ -103,8 +120,22 @@ pub struct Hub {
     issuer: Authority,
     member: Member,
     addresses: Mutex<Vec<String>>,
-    store: Store,
+    group: Group,
+    /// The store while this hub leads. Lock it after the engine.
+    store: Mutex<Option<Arc<Store>>>,
     engine: Mutex<engine::Hub>,
+    /// Where the hub keeps the certificates of issuers that it has made.
+    issued: PathBuf,
+    /// Members of this machine, which the hub takes in when it leads, or tells to the hub that leads.
+    founders: Vec<(String, bool)>,
+    /// Where other hubs were last.
+    others: Vec<String>,
+    /// The addresses that this hub has told to the group.
+    attended: Mutex<Vec<String>>,
+    /// Held while the members of the group change.
+    grouping: Mutex<()>,
+    /// Why this hub is no member of the grid any more.
+    expelled: Mutex<Option<String>>,
     /// Held while a list of revoked certificates is made, so that no list lacks a certificate that another list has.
     revoking: Mutex<()>,
     /// Held while executors are chosen for loans and told so.
@@ -129,17 +160,23 @@ impl Hub {
     /// # Errors
     /// The store cannot be read, or the founders' certificates are not those of this grid.
     pub fn open(settings: Settings, log: Log) -> Result<Arc<Hub>, HubError> {
-        let Settings { grid, folder, issuer, member, founders, addresses } = settings;
+        let Settings { grid, folder, issuer, member, founders, others, joins, addresses } = settings;
         member.check_own()?;
-        let mut engine = engine::Hub::default();
-        let store = Store::open(&folder, |change| engine.fill(change))?;
+        let group = Group::open(&folder, &Arc::new(member.clone()), &addresses, joins)?;
         let hub = Arc::new(Hub {
             grid,
             issuer,
             member,
             addresses: Mutex::new(addresses),
-            store,
-            engine: Mutex::new(engine),
+            group,
+            store: Mutex::default(),
+            engine: Mutex::default(),
+            issued: folder.join("issued"),
+            founders,
+            others,
+            attended: Mutex::default(),
+            grouping: Mutex::default(),
+            expelled: Mutex::default(),
             revoking: Mutex::new(()),
             lending: Mutex::new(()),
             whole: AtomicU64::new(u64::MAX),
@@ -154,16 +191,24 @@ impl Hub {
             has_failed: AtomicBool::new(false),
             log,
         });
-        hub.found(founders)?;
-        hub.look_after_list();
         hub.renew_own();
+        if hub.group.is_alone() {
+            hub.lead_alone()?;
+        }
+        if joins && !hub.group.replicated.is_voter() {
+            hub.announce()?;
+        }
+        hub.begin_to_follow()?;
         let weak = Arc::downgrade(&hub);
         thread::Builder::new().name("phalanx-hub".into()).spawn(move || {
             while let Some(hub) = weak.upgrade().filter(|hub| !hub.is_closed()) {
                 hub.renew_own();
                 hub.meetings.forget_late();
-                hub.look_after_list();
-                hub.look_after_loans();
+                if hub.leads() {
+                    hub.look_after_list();
+                    hub.look_after_loans();
+                    hub.look_after_group();
+                }
                 drop(hub);
                 thread::sleep(LOOK);
             }
@@ -183,10 +228,10 @@ impl Hub {
                 *address = format!("{host}:{port}");
             }
         }
-        let own = Who::new(Role::Hub.name(), &self.member.name);
-        let link = self.next_link.fetch_add(1, Ordering::Relaxed);
-        let entered = self.engine().enter(now(), link, &own, self.addresses(), Facts::new());
-        entered.unwrap_or_else(|error| self.log.warning(format!("the hub is not listed: {error}")));
+        if self.leads() {
+            self.enter_own();
+            self.look_after_group();
+        }
     }
 
     /// Ends all links of members. From now on the hub serves and stores nothing.
@@ -194,7 +239,8 @@ impl Hub {
         if !self.closed.swap(true, Ordering::AcqRel) {
             lock(&self.linked).values().for_each(|linked| linked.close());
             self.carried.end(|_| true);
-            self.store.close();
+            lock(&self.store).take().iter().for_each(|store| store.close());
+            self.group.stop();
         }
     }
 
@@ -209,7 +255,7 @@ impl Hub {
     pub fn invite(&self, by: &str, role: Role, uses: u32, seconds: u64) -> Result<Token, HubError> {
         let secret = random_token();
         self.change(|engine, now| Ok(engine.invite(now, by, (sha256(&secret), role.name()), uses, seconds)?))?;
-        let (hubs, role) = (self.addresses(), role.name().to_owned());
+        let (hubs, role) = (addresses_of(&self.hubs()), role.name().to_owned());
         let grid = self.grid.clone();
         self.log.info(format!("{by} invites {uses} in the role {role}"));
         Ok(Token { grid, role, hubs, root: sha256(self.member.authority()), secret })
@@ -221,7 +267,8 @@ impl Hub {
         let revoked = self.change_with(|engine, now| Ok(engine.expel(now, by, &name)?))?;
         self.log.info(format!("{by} expels {name}"));
         let revoked = self.revoke(revoked);
-        self.end_links(|who| who.name == name && who.role != Role::Hub.name());
+        self.end_links(|who| who.name == name);
+        self.look_after_group();
         revoked
     }
 
@@ -233,6 +280,7 @@ impl Hub {
         answer();
         let revoked = self.revoke(revoked);
         self.end_links(|other| other == who);
+        self.look_after_group();
         revoked
     }
 
@@ -261,13 +309,22 @@ impl Hub {
         Ok((asking.who, signed.pem))
     }
 
+    /// Gives a member a new certificate because an issuer of its old one was revoked.
+    fn replace(&self, certificate: &[u8]) -> Result<(Who, String), HubError> {
+        let asking = signing::asking(certificate)?;
+        self.engine().check_replace(now(), &asking)?;
+        let signed = self.sign(certificate)?;
+        self.change(|engine, now| Ok(engine.replace(now, &asking, signed.good.clone())?))?;
+        Ok((asking.who, signed.pem))
+    }
+
     fn sign(&self, certificate: &[u8]) -> Result<Signed, IdentityError> {
         Signed::of(&self.issuer, certificate, LASTS)
     }
 
     /// Takes in the founders that the hub does not know yet.
-    fn found(&self, founders: Vec<(String, bool)>) -> Result<(), HubError> {
-        for (pem, is_owner) in founders {
+    fn found(&self) -> Result<(), HubError> {
+        for (pem, is_owner) in self.founders.clone() {
             let (asking, good) = signing::founder(&self.issuer, &pem)?;
             // A founder that was expelled stays expelled.
             self.change(|engine, now| match engine.knows(&asking) {
@@ -296,19 +353,31 @@ impl Hub {
         // The lock is free while the disk writes, so other members are served. The store has the changes in the order of the
         // decisions.
         let mut engine = self.engine();
+        let store = lock(&self.store).clone().ok_or(HubError::Elsewhere)?;
         let (done, changes) = change(&mut engine, now())?;
-        let kept = if changes.is_empty() { None } else { Some(self.store.keep(&changes)) };
+        let kept = if changes.is_empty() { None } else { Some(store.keep(&changes)) };
         drop(engine);
         let stored = kept.map_or(Ok(()), |kept| kept.and_then(Kept::wait));
-        stored.inspect_err(|error| self.fail(error))?;
+        stored.inspect_err(|_| self.stop_leading(&store))?; // the engine is ahead of the store
         Ok(done)
     }
 
-    /// Ends the hub, because the engine is ahead of the store. A new process starts from the store.
-    fn fail(&self, error: &SpaceError) {
+    /// Makes sure that this hub leads, and that everything decided so far is stored. Call this before an answer leaves.
+    fn confirm(&self) -> Result<(), HubError> {
+        let store = lock(&self.store).clone().ok_or(HubError::Elsewhere)?;
+        Ok(store.confirm().inspect_err(|_| self.stop_leading(&store))?)
+    }
+
+    /// Ends the hub, because its folder cannot be used.
+    fn fail(&self, error: &str) {
         self.log.warning(format!("the hub ends, because it cannot store what changes: {error}"));
         self.has_failed.store(true, Ordering::Release);
         self.close();
+    }
+
+    /// Why this hub is no member of the grid any more. `None`: it is one, as far as it knows.
+    pub fn expelled(&self) -> Option<String> {
+        lock(&self.expelled).clone()
     }
 
     /// Whether the hub has ended because it could not store a change.
@@ -354,6 +423,8 @@ impl Hub {
             let earlier = self.member.revocations().newer_than(0).map(|(_, text)| text);
             let earlier: Vec<&str> = earlier.iter().map(String::as_str).collect();
             let text = self.member.revoke_after(&earlier, signing::entries(revoked)?)?;
+            // The next hub that leads must begin with this list, or its own would have no higher number.
+            self.change(|_, _| Ok(vec![Change::List(text.clone())]))?;
             if let Some(unwritten) = self.member.revocations().take(&text)?.and_then(|taken| taken.unwritten) {
                 let what = "the list of revoked certificates is not written yet";
                 self.log.limited(Severity::Warning, what, format!("{what}: {unwritten}"));

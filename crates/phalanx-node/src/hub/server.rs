@@ -30,6 +30,7 @@ impl HubServer {
         let serve = Box::new(move |peer, wanted| match wanted {
             Wanted::Join => serving.serve_joining(peer),
             Wanted::Hub => serving.serve(peer),
+            Wanted::Hubs => serving.serve_hub(peer),
             Wanted::Relay { token } => serving.serve_relayed(peer, token),
             _ => Err(refused("this is a hub, and no executor")),
         });

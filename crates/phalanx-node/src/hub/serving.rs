@@ -9,7 +9,8 @@ use crate::log::Severity;
 use phalanx_core::hub::{Asking, Found, Refusal, Who, are_words};
 use phalanx_core::level::Levels;
 use phalanx_core::wire::hub::{
-    Facts, FromHub, LEVEL, MOST_ADDRESSES, Row, Statuses, ToHub, are_addresses, are_short, is_short,
+    Facts, FromHub, HubAt, LEVEL, MOST_ADDRESSES, Row, Statuses, ToHub, addresses_of, are_addresses, are_short,
+    is_short,
 };
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode, encode_body};
 use phalanx_net::address::Address;
@@ -20,7 +21,7 @@ use phalanx_net::news::Exchange;
 use phalanx_net::sync::lock;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -40,8 +41,12 @@ pub struct Linked {
     link: Arc<Link>,
     asking: Asking,
     /// The certificate that the member has shown, in DER.
-    certificate: Vec<u8>,
-    role: Role,
+    pub(super) certificate: Vec<u8>,
+    /// The certificate of the issuer behind it.
+    pub(super) issuer: Option<Vec<u8>>,
+    pub(super) role: Role,
+    /// Whether the member wants to be told which hub leads.
+    watches: AtomicBool,
     /// The executor's address, as the hub sees it.
     from: IpAddr,
     news: Mutex<Exchange>,
@@ -55,6 +60,18 @@ impl Linked {
         while self.link.waiting_bytes() < MOST_WAITING {
             let Some((message, body)) = news.due() else { return };
             tell_with(&self.link, &FromHub::News(message), body);
+        }
+    }
+
+    /// The member's key.
+    pub(super) fn asking(&self) -> &Asking {
+        &self.asking
+    }
+
+    /// Tells which hub leads, to a member that watches or an executor that stays.
+    pub(super) fn tell_hubs(&self, hubs: &[HubAt]) {
+        if self.watches.load(Ordering::Acquire) {
+            tell(&self.link, &FromHub::Hubs { hubs: hubs.to_vec() });
         }
     }
 
@@ -95,8 +112,9 @@ impl Hub {
         let from = peer.from.ok_or_else(|| refused("hubs are reached over the network"))?;
         let (shaken, role, name) = peer.offer(&self.member.newest(), LEVELS.exactly())?;
         let certificate = shaken.peer_certificate().to_vec();
+        let issuer = shaken.shown().get(1).map(|issuer| issuer.to_vec());
         let entered = self.links.enter(&format!("{} {name}", role.name())).map_err(HubError::from);
-        let admitted = entered.and_then(|entered| Ok((entered, self.known(&certificate)?)));
+        let admitted = entered.and_then(|entered| Ok((entered, self.admitted(&certificate)?)));
         if admitted.is_ok() {
             peer.proved(); // other peers keep counting as unproved connections, which may be closed for newer ones
         }
@@ -104,16 +122,31 @@ impl Hub {
         let (link, reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
         let (_entered, asking) = match admitted {
             Ok(admitted) => admitted,
-            Err(why) => return Err(turn_away(&link, reader, &why.answer(), refused(why.to_string()))),
+            Err(why) => return Err(turn_away(&link, reader, &why.answer(self), refused(why.to_string()))),
         };
         let number = self.next_link.fetch_add(1, Ordering::Relaxed);
         let news = Mutex::new(Exchange::new(self.member.news()));
         let heard = Mutex::new(Instant::now());
-        let linked = Arc::new(Linked { number, link, asking, certificate, role, from, news, heard });
+        let watches = AtomicBool::new(false);
+        let linked = Linked { number, link, asking, certificate, issuer, role, watches, from, news, heard };
+        let linked = Arc::new(linked);
         lock(&self.linked).insert(number, linked.clone());
         let _leaving = Leaving(self, &linked);
         reader.run(PAUSE, |frame| self.on_frame(&linked, &frame), |_| self.look_after(&linked));
         Ok(())
+    }
+
+    /// The member with this certificate. A hub that does not lead knows no members: it admits all that the grid's issuers have made, and
+    /// does nothing for them.
+    fn admitted(&self, certificate: &[u8]) -> Result<Asking, HubError> {
+        if !self.leads() {
+            return Ok(signing::asking(certificate)?);
+        }
+        let known = self.known(certificate);
+        if known.is_err() && self.confirm().is_err() {
+            return Ok(signing::asking(certificate)?); // another hub leads by now, and may know the member
+        }
+        known
     }
 
     fn look_after(&self, linked: &Linked) {
@@ -131,27 +164,47 @@ impl Hub {
             return linked.close();
         }
         match message {
-            ToHub::Beat => tell(&linked.link, &FromHub::Beat),
+            ToHub::Beat if self.leads() || linked.watches.load(Ordering::Acquire) => tell(&linked.link, &FromHub::Beat),
+            ToHub::Beat => tell(&linked.link, &self.elsewhere()),
             ToHub::News(message) => match lock(&linked.news).hear(message, &frame.body) {
                 Ok(learned) => log_learned(&self.log, &learned, &linked.asking.who.name),
                 Err(_) => linked.close(),
             },
-            asked => match self.answer(linked, asked) {
+            asked => match self.confirmed(linked, asked, &frame.body) {
                 Ok(Some((answer, body))) => tell_with(&linked.link, &answer, body),
                 Ok(None) => {}
                 Err(error) => {
                     let Who { role, name } = &linked.asking.who;
                     let what = format!("the {role} {name} was refused");
                     self.log.limited(Severity::Info, &what, format!("{what}: {error}"));
-                    tell(&linked.link, &error.answer());
+                    tell(&linked.link, &error.answer(self));
                 }
             },
         }
         linked.tell_news();
     }
 
+    /// Answers a request, once it is sure that no other hub leads. See [`Hub::answer`].
+    fn confirmed(&self, linked: &Linked, asked: ToHub, body: &[u8]) -> Result<Option<(FromHub, Vec<u8>)>, HubError> {
+        match asked {
+            ToHub::Watch => {
+                linked.watches.store(true, Ordering::Release);
+                linked.tell_hubs(&self.hubs());
+                return Ok(None);
+            }
+            ToHub::Issue => return Ok(Some((FromHub::Issued, self.issue(linked, body)?.into_bytes()))),
+            // It needs no answer, and comes often.
+            ToHub::Status(_) | ToHub::Has { .. } if self.leads() => return self.answer(linked, asked, body),
+            _ if !self.leads() => return Err(HubError::Elsewhere),
+            _ => {}
+        }
+        let answer = self.answer(linked, asked, body);
+        self.confirm()?;
+        answer
+    }
+
     /// Answers a request. `None`: the answer was sent already, or the message was no request.
-    fn answer(&self, linked: &Linked, asked: ToHub) -> Result<Option<(FromHub, Vec<u8>)>, HubError> {
+    fn answer(&self, linked: &Linked, asked: ToHub, body: &[u8]) -> Result<Option<(FromHub, Vec<u8>)>, HubError> {
         let who = &linked.asking.who;
         self.engine().check_member(&linked.asking)?;
         let as_user = || match linked.role {
@@ -162,7 +215,8 @@ impl Hub {
         Ok(Some(match asked {
             ToHub::Enter { addresses, port, facts, phalanx } => {
                 let addresses = self.enter(linked, addresses, port, facts, &phalanx)?;
-                (FromHub::Entered { addresses, hubs: self.addresses() }, nothing)
+                linked.watches.store(true, Ordering::Release);
+                (FromHub::Entered { addresses, hubs: addresses_of(&self.hubs()) }, nothing)
             }
             ToHub::Renew => (FromHub::Renewed, self.renew(&linked.certificate)?.1.into_bytes()),
             ToHub::Members { after } => {
@@ -170,11 +224,11 @@ impl Hub {
                 let after = after.map(|(role, name)| Who { role, name });
                 let (rows, goes_on) = self.engine().rows(after.as_ref());
                 let (rows, goes_on) = page(rows, goes_on);
-                (FromHub::Members { goes_on, hubs: self.addresses() }, rows)
+                (FromHub::Members { goes_on, hubs: addresses_of(&self.hubs()) }, rows)
             }
             ToHub::Seek { after, programs } => {
                 let (rows, goes_on) = self.seek(as_user()?, after, &programs)?;
-                (FromHub::Members { goes_on, hubs: self.addresses() }, rows)
+                (FromHub::Members { goes_on, hubs: addresses_of(&self.hubs()) }, rows)
             }
             ToHub::Status(status) => {
                 if linked.role != Role::Executor || !is_short(&status) {
@@ -194,7 +248,7 @@ impl Hub {
             }
             ToHub::Find { name } => {
                 let rows = vec![self.engine().row_of(&Who::new("executor", &name))?];
-                (FromHub::Members { goes_on: false, hubs: self.addresses() }, encode_body::<Vec<Row>>(&rows))
+                (FromHub::Members { goes_on: false, hubs: addresses_of(&self.hubs()) }, encode_body::<Vec<Row>>(&rows))
             }
             ToHub::Reach { name } => (FromHub::Reached { token: self.reach(who, &name)? }, nothing),
             ToHub::Invite { role, uses, seconds } => {
@@ -222,7 +276,10 @@ impl Hub {
             ToHub::Join { .. } | ToHub::Return { .. } | ToHub::Why { .. } => {
                 return Err(HubError::Other("this is no joining link".to_owned()));
             }
-            ToHub::Beat | ToHub::News(_) => return Ok(None), // these are no requests
+            ToHub::Attend { number, addresses, phalanx } => {
+                (FromHub::Attended { hubs: self.attend(linked, number, addresses, &phalanx, body)? }, nothing)
+            }
+            ToHub::Beat | ToHub::News(_) | ToHub::Watch | ToHub::Issue => return Ok(None), // these are no requests
         }))
     }
 

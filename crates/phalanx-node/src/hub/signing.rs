@@ -18,7 +18,11 @@ pub struct Signed {
 impl Signed {
     /// Signs the key, role and name of a request or of an earlier certificate, in DER.
     pub fn of(issuer: &Authority, certificate: &[u8], lasts: Duration) -> Result<Signed, IdentityError> {
-        let (_, _, pem) = issuer.sign_request(&certificate.to_vec().into(), Some(lasts))?;
+        let request = certificate.to_vec().into();
+        let pem = match role_and_name(&request)?.0 == Role::Hub.name() {
+            true => issuer.sign_hub(&request, Some(lasts))?,
+            false => issuer.sign_request(&request, Some(lasts))?.2,
+        };
         let certificate = first_certificate(&pem)?;
         let until = now() + lasts.as_secs();
         Ok(Signed { good: Good { fingerprint: fingerprint(&certificate), until }, pem })

@@ -1,37 +1,49 @@
-//! The memory of a hub: a durable tuple space of its own, which no client reaches. Each tuple is one change. Its key names the
-//! invitation, member or loan that it changes.
+//! The memory of a hub: a tuple space that the hubs of the grid keep together, and which no client reaches. Each tuple is one change.
+//! Its key names the invitation, member or loan that it changes. The hub that leads fills its engine from the store, and writes to it.
 
-use crate::space::{Directory, Hosted, Told};
+use crate::space::{Hosted, Told, Unfilled, fill_from};
 use phalanx_core::error::SpaceError;
 use phalanx_core::hub::Change;
 use phalanx_core::space::{Asker, Get, Options, OutOptions, Pattern, Template, Tuple, Value};
 use phalanx_core::wire::{decode, encode_body};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name of the space in the hub's folder.
-const NAME: &str = "members";
+use crate::space::log::replicated::Replicated;
+use crate::space::log::{Log, LogError};
+
 /// Most tuples that one read returns.
 const PAGE: u32 = 1000;
 
 /// The store.
 pub struct Store(Arc<Hosted>);
 
-/// Changes on their way to the disk.
+/// Changes on their way to the disks of the hubs.
 pub struct Kept(Told);
 
 impl Kept {
-    /// Waits until the changes are on the disk.
+    /// Waits until most hubs have the changes on their disks.
     pub fn wait(self) -> Result<(), SpaceError> {
         self.0.flush()
     }
 }
 
 impl Store {
-    /// Opens the store in this folder, or makes it. Passes everything in it to `fill`.
-    pub fn open(folder: &Path, mut fill: impl FnMut(Change)) -> Result<Store, SpaceError> {
-        let store = Store(Directory::new(folder).open(NAME, Some(Options::default()))?);
+    /// Begins to write to the store that the hubs keep together, as the one that leads. Passes everything in it to `fill`.
+    pub fn lead(replicated: &Arc<Replicated>, fill: impl FnMut(Change)) -> Result<Store, SpaceError> {
+        let open = |take: &mut dyn FnMut(_) -> Result<(), LogError>| {
+            replicated.lead(take).map(|log| Arc::new(log) as Arc<dyn Log>)
+        };
+        let hosted = fill_from(Some(Options::default()), open).map_err(|error| match error {
+            Unfilled::Log(error) => SpaceError::NotKept(error.to_string()),
+            Unfilled::Space(error) => error,
+        })?;
+        Store::of(hosted, fill)
+    }
+
+    /// The store in this space.
+    pub fn of(hosted: Arc<Hosted>, mut fill: impl FnMut(Change)) -> Result<Store, SpaceError> {
+        let store = Store(hosted);
         let mut after = None;
         loop {
             let get = Get { limit: PAGE, after, ..Get::default() };
@@ -46,7 +58,7 @@ impl Store {
         }
     }
 
-    /// Stores changes, all or none, after the changes of earlier calls. They are on the disk when [`Kept::wait`] has returned.
+    /// Stores changes, all or none, after the changes of earlier calls. They are stored when [`Kept::wait`] has returned.
     pub fn keep(&self, changes: &[Change]) -> Result<Kept, SpaceError> {
         let (kept, told) = self.begin(|space, now, asker| {
             for change in changes {
@@ -61,6 +73,16 @@ impl Store {
             Ok(())
         });
         kept.map(|()| Kept(told))
+    }
+
+    /// Makes sure that everything decided so far is stored, and that no other hub leads.
+    pub fn confirm(&self) -> Result<(), SpaceError> {
+        self.with(|_, _, _| Ok(()))
+    }
+
+    /// Whether nothing more can be stored here: another hub leads, or most hubs are out of reach.
+    pub fn has_ended(&self) -> bool {
+        self.0.has_ended()
     }
 
     /// Ends the store, once all changes are on the disk.
@@ -87,6 +109,14 @@ impl Store {
     }
 }
 
+/// The change that a hub's tuple is, in the state that it keeps with others.
+pub fn change_in(stored: &phalanx_core::space::change::Change) -> Option<Change> {
+    match stored {
+        phalanx_core::space::change::Change::Put { record, .. } => read(&record.tuple).ok(),
+        _ => None,
+    }
+}
+
 /// Matches every change.
 fn changes() -> Template {
     Template::new(vec![Pattern::Any], None)
@@ -97,6 +127,7 @@ fn key_of(change: &Change) -> Vec<u8> {
         Change::Invitation(id, _) => encode_body(&(0u8, id)),
         Change::Member(who, _) => encode_body(&(1u8, who)),
         Change::Loan(grid, _) => encode_body(&(2u8, grid)),
+        Change::List(_) => encode_body(&3u8),
     };
     Value::Bytes(key).to_bytes()
 }
@@ -112,11 +143,14 @@ fn read(tuple: &Tuple) -> Result<Change, SpaceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::space::Directory;
     use phalanx_core::hub::{Asking, Good, Hub, Who};
+    use std::path::Path;
 
     fn filled(folder: &Path) -> (Store, Vec<Change>) {
         let mut found = Vec::new();
-        let store = Store::open(folder, |change| found.push(change)).expect("opens");
+        let hosted = Directory::new(folder).open("members", Some(Options::default())).expect("opens");
+        let store = Store::of(hosted, |change| found.push(change)).expect("opens");
         (store, found)
     }
 

@@ -1,6 +1,7 @@
 //! A link to a hub, for one request after the other.
 
 use super::AskError;
+use super::seeking::leading;
 use crate::control::{tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, printable, why_unreachable};
 use phalanx_core::hub::{HAS, MOST_LOANS};
@@ -25,6 +26,10 @@ use std::time::{Duration, Instant};
 pub(super) const LEVELS: Levels = Levels::all(LEVEL);
 /// How long a hub may take to answer. The hub writes to its disk before it answers.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// The same where there are other hubs to ask, and for the first answer, which needs no disk.
+const SHORT_PATIENCE: Duration = Duration::from_secs(2);
+/// How often a request moves on because the hub does not lead, or is lost.
+const MOST_MOVES: usize = 8;
 /// A link whose hub sends nothing for this long is given up.
 pub(super) const SILENCE: Duration = Duration::from_secs(75);
 /// How long executors may take to say which programs they find; and how long while none has said that it finds all of them. A machine
@@ -54,6 +59,10 @@ pub struct AtHub {
     /// The address at which the hub was reached.
     address: Address,
     way: Option<Way>,
+    /// The name of the hub.
+    name: String,
+    /// Who asks, and the hubs that are known. `None`: this end is no member yet.
+    asker: Option<(Member, Vec<String>)>,
 }
 
 /// The way to a hub.
@@ -94,52 +103,55 @@ pub fn hub_address(text: &str) -> Result<Address, AskError> {
     text.parse().map_err(|_| AskError::Unreachable(format!("{} is no address of a hub", printable(text))))
 }
 
-/// Calls each hub until one answers.
-pub(super) fn first<T>(hubs: &[String], mut call: impl FnMut(&Address) -> Result<T, AskError>) -> Result<T, AskError> {
-    let mut whys = Vec::new();
-    for hub in hubs {
-        match hub_address(hub).and_then(|address| call(&address)) {
-            Ok(found) => return Ok(found),
-            Err(AskError::Unreachable(why)) => whys.push(why),
-            Err(AskError::Ended(error)) => whys.push(format!("{hub}: {error}")),
-            Err(error) => return Err(error),
-        }
-    }
-    if whys.is_empty() {
-        whys.push("none is known".to_owned());
-    }
-    Err(AskError::Unreachable(whys.join("; ")))
-}
-
 /// The error about a hub that cannot be reached.
 pub(super) fn unreachable(address: &Address, error: &io::Error) -> AskError {
     AskError::Unreachable(format!("{address}: {}", why_unreachable("hub", "phalanx up", error)))
 }
 
 impl AtHub {
-    /// Opens a link to the first of these hubs that answers, as this member.
+    /// Opens a link to the hub that leads, as this member.
     ///
     /// # Errors
-    /// No hub answers, or the member's certificate cannot be used.
+    /// No hub answers that leads, or the member's certificate cannot be used.
     pub fn open(member: &Member, hubs: &[String]) -> Result<AtHub, AskError> {
-        let client = member.newest().client_of(Role::Hub)?;
-        first(hubs, |address| {
-            let call = || {
-                let dialled = dial(&address.into(), DIAL_PATIENCE)?;
-                let (expected, way) = (Expected::Judged(&client, &AnyHub), Way::of(dialled.address));
-                let introduced = dialled.introduce(Preamble::Hub, expected, LEVELS, DIAL_PATIENCE)?;
-                introduced.socket.end_when_silent(SILENCE)?;
-                Ok((introduced.link(MAX_CONTROL_BODY)?, way))
-            };
-            let ((link, reader), way) = call().map_err(|error| unreachable(address, &error))?;
-            let news = Some(Exchange::new(member.news()));
-            Ok(AtHub { link: Ending(link), reader, news, address: address.clone(), way })
+        let (own, known) = (member.clone(), hubs.to_vec());
+        leading(hubs, move |address| {
+            let mut at_hub = AtHub::open_at(&own, address)?;
+            // A hub that leads answers a beat by a beat.
+            match at_hub.ask_here(&ToHub::Beat, Vec::new(), SHORT_PATIENCE)?.0 {
+                FromHub::Beat => {}
+                _ => return Err(other()),
+            }
+            at_hub.asker = Some((own.clone(), known.clone()));
+            Ok(at_hub)
         })
+    }
+
+    /// Opens a link to this hub, whether it leads or not.
+    pub(super) fn open_at(member: &Member, address: &Address) -> Result<AtHub, AskError> {
+        let client = member.newest().client_of(Role::Hub)?;
+        let call = || {
+            let dialled = dial(&address.into(), DIAL_PATIENCE)?;
+            let (expected, way) = (Expected::Judged(&client, &AnyHub), Way::of(dialled.address));
+            let introduced = dialled.introduce(Preamble::Hub, expected, LEVELS, DIAL_PATIENCE)?;
+            introduced.socket.end_when_silent(SILENCE)?;
+            let name = introduced.name().map_err(io::Error::other)?;
+            Ok((introduced.link(MAX_CONTROL_BODY)?, way, name))
+        };
+        let ((link, reader), way, name) = call().map_err(|error| unreachable(address, &error))?;
+        let news = Some(Exchange::new(member.news()));
+        Ok(AtHub { link: Ending(link), reader, news, address: address.clone(), way, name, asker: None })
     }
 
     /// Makes the link of a peer that joins.
     pub(super) fn joining(link: Arc<Link>, reader: Reader, address: &Address) -> AtHub {
-        AtHub { link: Ending(link), reader, news: None, address: address.clone(), way: None }
+        let (news, way, name, asker) = (None, None, String::new(), None);
+        AtHub { link: Ending(link), reader, news, address: address.clone(), way, name, asker }
+    }
+
+    /// The hub's name. Empty: this end is no member yet.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// The address at which the hub was reached.
@@ -157,13 +169,51 @@ impl AtHub {
         self.link.0.is_closed() || self.link.0.is_copy() || self.way.is_some_and(|way| way.has_changed())
     }
 
-    /// Sends a request, and waits for its answer.
+    /// Sends a request, and waits for its answer. If the hub does not lead any more, or is lost, asks the one that does.
     ///
     /// # Errors
     /// The hub refuses, or does not answer.
     pub fn ask(&mut self, request: &ToHub) -> Result<(FromHub, Vec<u8>), AskError> {
-        tell(&self.link.0, request);
-        let (until, mut answer) = (Instant::now() + PATIENCE, None);
+        let has_others = self.asker.as_ref().is_some_and(|(_, hubs)| hubs.len() > 1);
+        self.ask_with(request, Vec::new(), if has_others { SHORT_PATIENCE } else { PATIENCE })
+    }
+
+    /// The same with a body, and so much time for the answer.
+    pub(crate) fn ask_with(
+        &mut self,
+        request: &ToHub,
+        body: Vec<u8>,
+        patience: Duration,
+    ) -> Result<(FromHub, Vec<u8>), AskError> {
+        // To be done twice does harm to none of the others: an invitation that nobody has heard of is used by nobody.
+        let repeats = !matches!(request, ToHub::Expel { .. } | ToHub::Leave | ToHub::Attend { .. });
+        for _ in 0..MOST_MOVES {
+            let asked = self.ask_here(request, body.clone(), patience);
+            let Some((member, known)) = self.asker.clone() else { return asked };
+            let hubs: Vec<String> = match asked {
+                Err(AskError::Elsewhere(hubs)) => hubs.into_iter().chain(known).collect(),
+                Err(AskError::Ended(_)) if repeats && known.len() > 1 => known,
+                asked => return asked,
+            };
+            self.link.0.close();
+            *self = AtHub::open(&member, &hubs)?;
+        }
+        Err(AskError::Unreachable("the hubs do not agree which of them leads".to_owned()))
+    }
+
+    /// Sends a request to this hub, and waits for its answer.
+    pub(super) fn ask_here(
+        &mut self,
+        request: &ToHub,
+        body: Vec<u8>,
+        patience: Duration,
+    ) -> Result<(FromHub, Vec<u8>), AskError> {
+        match body.is_empty() {
+            true => tell(&self.link.0, request),
+            false => tell_with(&self.link.0, request, body),
+        }
+        let waits_for_beat = *request == ToHub::Beat;
+        let (until, mut answer) = (Instant::now() + patience, None);
         while answer.is_none() {
             if Instant::now() >= until {
                 return Err(io::Error::from(io::ErrorKind::TimedOut).into());
@@ -171,7 +221,7 @@ impl AtHub {
             let mut heard = Vec::new();
             let polled = self.reader.poll(until - Instant::now(), &mut |frame: Frame| heard.push(frame));
             for frame in heard {
-                match self.take(&frame)? {
+                match self.take(&frame, waits_for_beat)? {
                     Some(message) if answer.is_none() => answer = Some((message, frame.body.to_vec())),
                     _ => {}
                 }
@@ -184,12 +234,13 @@ impl AtHub {
         match answer.expect("was heard") {
             (FromHub::Refused { reason }, _) => Err(AskError::Refused(printable(&reason))),
             (FromHub::NoMember { reason }, _) => Err(AskError::NoMember(printable(&reason))),
+            (FromHub::Elsewhere { hubs, .. }, _) => Err(AskError::Elsewhere(hubs)),
             answer => Ok(answer),
         }
     }
 
     /// Handles a frame that is no answer: news or a beat. Returns any other message.
-    fn take(&mut self, frame: &Frame) -> Result<Option<FromHub>, AskError> {
+    fn take(&mut self, frame: &Frame, waits_for_beat: bool) -> Result<Option<FromHub>, AskError> {
         match decode(&frame.header).map_err(io::Error::other)? {
             FromHub::News(message) => {
                 if let Some(news) = &mut self.news {
@@ -197,7 +248,8 @@ impl AtHub {
                 }
                 Ok(None)
             }
-            FromHub::Beat => Ok(None),
+            FromHub::Beat if !waits_for_beat => Ok(None),
+            FromHub::Hubs { .. } => Ok(None),
             message => Ok(Some(message)),
         }
     }

@@ -1,7 +1,8 @@
 //! How a machine or a user becomes a member, and how a member comes back after its certificate has ended.
 
 use super::AskError;
-use super::asking::{AtHub, LEVELS, first, other, unreachable};
+use super::asking::{AtHub, LEVELS, PATIENCE, other, unreachable};
+use super::seeking::leading;
 use crate::dial::DIAL_PATIENCE;
 use phalanx_core::hub::Token;
 use phalanx_core::wire::hub::{FromHub, ToHub};
@@ -9,6 +10,7 @@ use phalanx_core::wire::{MAX_CONTROL_BODY, VERSION};
 use phalanx_net::dial::{Expected, dial};
 use phalanx_net::identity::{IdentityError, Joining, Member, Role};
 use phalanx_net::preamble::Preamble;
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// The identity of a new member, and its grid.
@@ -30,7 +32,8 @@ pub fn join(token: &Token, name: &str) -> Result<Joined, AskError> {
     let joining = Joining::new(role, name, token.root)?;
     let phalanx = VERSION.to_owned();
     let asked = ToHub::Join { secret: token.secret, phalanx };
-    let (grid, hubs, certificates) = ask(&joining, &token.hubs, &asked)?;
+    let joining = Arc::new(joining);
+    let (grid, hubs, certificates) = ask(&joining, &token.hubs, asked)?;
     Ok(Joined { identity: joining.identity(&certificates)?, grid, hubs })
 }
 
@@ -39,31 +42,41 @@ pub fn join(token: &Token, name: &str) -> Result<Joined, AskError> {
 /// # Errors
 /// No hub answers, or the hub refuses.
 pub fn come_back(member: &Member, hubs: &[String]) -> Result<String, AskError> {
-    let joining = Joining::of(member)?;
-    let (_, _, certificates) = ask(&joining, hubs, &ToHub::Return { phalanx: VERSION.to_owned() })?;
+    let joining = Arc::new(Joining::of(member)?);
+    let (_, _, certificates) = ask(&joining, hubs, ToHub::Return { phalanx: VERSION.to_owned() })?;
     Ok(certificates)
 }
 
 /// Asks why a hub has ended the link of this member. A hub hangs up on a revoked certificate without a reason. `None`: this end is
 /// a member, or no hub can be asked.
 pub fn why(member: &Member, hubs: &[String]) -> Option<AskError> {
-    let joining = Joining::of(member).ok()?;
-    match ask(&joining, hubs, &ToHub::Why { phalanx: VERSION.to_owned() }) {
+    let joining = Arc::new(Joining::of(member).ok()?);
+    match ask(&joining, hubs, ToHub::Why { phalanx: VERSION.to_owned() }) {
+        // The hub that had made the certificate was expelled, and this one has made another.
+        Ok((_, _, certificates)) => {
+            member.renewals().into_iter().for_each(|renewals| drop(renewals.take(certificates.as_bytes())));
+            None
+        }
         Err(error @ (AskError::NoMember(_) | AskError::Refused(_))) => Some(error),
         _ => None,
     }
 }
 
-fn ask(joining: &Joining, hubs: &[String], asked: &ToHub) -> Result<(String, Vec<String>, String), AskError> {
-    first(hubs, |address| {
+pub(super) fn ask(
+    joining: &Arc<Joining>,
+    hubs: &[String],
+    asked: ToHub,
+) -> Result<(String, Vec<String>, String), AskError> {
+    let joining = joining.clone();
+    leading(hubs, move |address| {
         let call = || {
             let dialled = dial(&address.into(), DIAL_PATIENCE)?;
-            let introduced = dialled.introduce(Preamble::Join, Expected::Hub(joining), LEVELS, DIAL_PATIENCE)?;
+            let introduced = dialled.introduce(Preamble::Join, Expected::Hub(&joining), LEVELS, DIAL_PATIENCE)?;
             introduced.link(MAX_CONTROL_BODY)
         };
         let (link, reader) = call().map_err(|error| unreachable(address, &error))?;
         let mut at_hub = AtHub::joining(link, reader, address);
-        match at_hub.ask(asked)? {
+        match at_hub.ask_here(&asked, Vec::new(), PATIENCE)? {
             (FromHub::Welcome { grid, hubs }, body) => {
                 let certificates = String::from_utf8(body).map_err(|_| other())?;
                 Ok((grid, hubs, certificates))

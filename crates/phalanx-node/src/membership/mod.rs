@@ -1,11 +1,15 @@
 //! A member at its hub: how the member joins, sends requests, and stays.
 
 mod asking;
+mod founding;
 mod joining;
 mod paths;
+mod seeking;
 mod staying;
+mod watching;
 
 pub use asking::{AtHub, hub_address};
+pub use founding::{NewHub, join_as_hub};
 pub use joining::{Joined, come_back, join, why};
 pub use paths::Paths;
 pub use staying::{BEAT, Resident, Stay, Telling};
@@ -20,6 +24,9 @@ pub enum AskError {
     /// No hub answers. The text has the reason for each hub.
     #[error("no hub of the grid answers: {0}")]
     Unreachable(String),
+    /// The hub does not lead. One of these does.
+    #[error("the hub does not lead")]
+    Elsewhere(Vec<String>),
     /// The hub refuses.
     #[error("{0}")]
     Refused(String),

@@ -8,7 +8,7 @@ use crate::learned::log_learned;
 use crate::log::{Log, Severity};
 use crate::quota::Quota;
 use phalanx_core::hub::are_words;
-use phalanx_core::wire::hub::{Facts, FromHub, GuestState, Status, Terms, ToHub};
+use phalanx_core::wire::hub::{Facts, FromHub, GuestState, HubAt, MOST_ADDRESSES, Status, Terms, ToHub, addresses_of};
 use phalanx_core::wire::{VERSION, decode};
 use phalanx_net::address::Address;
 use phalanx_net::dial::dial;
@@ -98,30 +98,52 @@ impl Waiting {
     }
 }
 
-struct Shared {
-    member: Member,
+pub(super) struct Shared {
+    pub(super) member: Member,
     telling: Telling,
     resident: Box<dyn Resident>,
     looking: Arc<Quota>,
     /// The connections to a hub that are being made for other members.
     coming: Arc<Quota>,
     log: Log,
-    state: Mutex<State>,
-    changed: Condvar,
+    pub(super) state: Mutex<State>,
+    pub(super) changed: Condvar,
 }
 
-struct State {
+pub(super) struct State {
     hubs: Vec<String>,
-    is_over: bool,
+    /// The hubs, as one of them has told last.
+    pub(super) known: Vec<HubAt>,
+    pub(super) is_over: bool,
     /// The open link.
-    link: Option<Arc<Link>>,
+    pub(super) link: Option<Arc<Link>>,
+    /// The name of the hub at its other end.
+    pub(super) at: Option<String>,
     /// The status of the stay, as text for people.
     status: String,
     /// Whether the hub has let the executor in, over the newest link; and at least once.
     is_in: bool,
     was_in: bool,
     /// Why the executor is no member any more.
-    expelled: Option<String>,
+    pub(super) expelled: Option<String>,
+}
+
+impl State {
+    /// Learns where the hubs are. Known addresses stay at the end of the list. A hub that moves may tell its new address before it can be
+    /// reached there.
+    pub(super) fn learn(&mut self, hubs: &[HubAt]) {
+        let are_good =
+            |hub: &&HubAt| !hub.addresses.is_empty() && hub.addresses.iter().all(|it| hub_address(it).is_ok());
+        self.known = hubs.iter().filter(are_good).cloned().collect();
+        self.learn_addresses(addresses_of(&self.known));
+    }
+
+    fn learn_addresses(&mut self, hubs: Vec<String>) {
+        if !hubs.is_empty() && hubs.iter().all(|hub| hub_address(hub).is_ok()) {
+            let known = self.hubs.iter().filter(|hub| !hubs.contains(hub)).cloned().collect::<Vec<_>>();
+            self.hubs = hubs.into_iter().chain(known).take(MOST_ADDRESSES).collect();
+        }
+    }
 }
 
 impl Stay {
@@ -137,15 +159,28 @@ impl Stay {
         log: Log,
     ) -> io::Result<Stay> {
         let status = "the hub was not reached yet".to_owned();
-        let state =
-            Mutex::new(State { hubs, is_over: false, link: None, status, is_in: false, was_in: false, expelled: None });
+        let state = Mutex::new(State {
+            hubs,
+            known: Vec::new(),
+            is_over: false,
+            link: None,
+            at: None,
+            status,
+            is_in: false,
+            was_in: false,
+            expelled: None,
+        });
         let coming = Quota::new("connections that the hub asks for", MOST_COMING, MOST_COMING);
         let looking = Quota::new("looks for programs", MOST_LOOKING, MOST_LOOKING);
         let changed = Condvar::new();
         let shared = Arc::new(Shared { member, telling, resident, looking, coming, log, state, changed });
         let staying = shared.clone();
         let thread = thread::Builder::new().name("phalanx-member".into()).spawn(move || staying.stay())?;
-        Ok(Stay { shared, thread: Some(thread) })
+        let watching = shared.clone();
+        let watching = thread::Builder::new().name("phalanx-watching".into()).spawn(move || watching.watch());
+        let mut stay = Stay { shared, thread: Some(thread) };
+        watching.inspect_err(|_| stay.close())?;
+        Ok(stay)
     }
 
     /// The status of the stay, as text for people.
@@ -240,7 +275,7 @@ impl Shared {
             self.log.limited(Severity::Warning, status, format!("{status}; the hub is called again"));
             status.clone_into(&mut state.status);
         }
-        state.link = None;
+        (state.link, state.at) = (None, None);
     }
 
     /// Opens a link, enters, and stays until the link ends.
@@ -257,7 +292,15 @@ impl Shared {
         }
         let (addresses, port) = self.telling.places(at_hub.way().map(|way| way.from));
         let entering = ToHub::Enter { addresses, port, facts: self.telling.facts.clone(), phalanx: VERSION.to_owned() };
-        match at_hub.ask(&entering)?.0 {
+        let entered = at_hub.ask(&entering)?.0;
+        {
+            // The request may have moved on to another hub.
+            let mut state = lock(&self.state);
+            state.link = Some(at_hub.link.0.clone());
+            state.at = Some(at_hub.name().to_owned());
+        }
+        tell(&at_hub.link.0, &ToHub::Watch);
+        match entered {
             FromHub::Entered { addresses, hubs } => self.enter(&addresses, hubs),
             _ => return Err(super::asking::other()),
         }
@@ -267,13 +310,7 @@ impl Shared {
     fn enter(&self, addresses: &[String], hubs: Vec<String>) {
         let addresses = printable(&addresses.join(", "));
         let mut state = lock(&self.state);
-        let are_good = !hubs.is_empty() && hubs.iter().all(|hub| hub_address(hub).is_ok());
-        if are_good {
-            // Known addresses stay at the end of the list. A hub that moves may tell its new address before it can be reached
-            // there.
-            let known = state.hubs.iter().filter(|hub| !hubs.contains(hub)).cloned().collect::<Vec<_>>();
-            state.hubs = hubs.into_iter().chain(known).take(8).collect();
-        }
+        state.learn_addresses(hubs);
         state.status = format!("known to the hub, at {addresses}");
         self.log.info(&state.status);
         (state.is_in, state.was_in) = (true, true);
@@ -373,6 +410,7 @@ impl Shared {
                 Ok(FromHub::Look { programs }) => self.look(programs, link),
                 Ok(FromHub::BeGuest { terms }) => self.resident.be_guest(terms),
                 Ok(FromHub::Renewed) => self.take_certificate(&frame.body),
+                Ok(FromHub::Hubs { hubs }) => self.hear_of(hubs),
                 Ok(FromHub::News(message)) => match lock(&news).as_mut().map(|news| news.hear(message, &frame.body)) {
                     Some(Ok(learned)) => log_learned(&self.log, &learned, "the hub"),
                     _ => link.close(),

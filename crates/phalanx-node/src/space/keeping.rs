@@ -41,7 +41,7 @@ impl Directory {
     }
 
     /// The path of a replicated space's file. Creates the folder.
-    pub(super) fn replica(&self, name: &str) -> Result<PathBuf, SpaceError> {
+    pub(crate) fn replica(&self, name: &str) -> Result<PathBuf, SpaceError> {
         make(&self.0).map_err(|error| not_kept(format!("{}: {error}", self.0.display())))?;
         Ok(self.0.join(format!("{name}.{REPLICA}")))
     }
@@ -111,7 +111,7 @@ fn open_file(path: &Path, create: Option<Options>) -> Result<Arc<Hosted>, SpaceE
 
 /// Why no engine could be filled.
 #[derive(Debug, Error)]
-pub(super) enum Unfilled {
+pub(crate) enum Unfilled {
     #[error(transparent)]
     Log(#[from] LogError),
     #[error(transparent)]
@@ -126,7 +126,7 @@ fn fill(path: &Path, create: Option<Options>) -> Result<Arc<Hosted>, Unfilled> {
 }
 
 /// Fills a space with the changes that `open` reads from its log. If there are none, a new space is made with these options.
-pub(super) fn fill_from(
+pub(crate) fn fill_from(
     create: Option<Options>,
     open: impl FnOnce(&mut dyn FnMut(Change) -> Result<(), LogError>) -> Result<Arc<dyn Log>, LogError>,
 ) -> Result<Arc<Hosted>, Unfilled> {

@@ -39,6 +39,8 @@ pub use ending::end_process;
 pub use error::ClientError;
 pub use hosted::{Hosted, Locked, Outlet, Told};
 pub use keeping::Directory;
+pub(crate) use keeping::{Unfilled, fill_from};
+pub(crate) use replica::FIRST_JOINING;
 pub use server::{Server, ServerOptions};
 pub(crate) use server::{Service, listen_at_path};
 pub use spaces::{Caps, Spaces};

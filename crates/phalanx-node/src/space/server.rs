@@ -272,7 +272,9 @@ impl Server {
             Wanted::Transfer | Wanted::Executor | Wanted::Stream { .. } | Wanted::Files => {
                 Err(refused("no files are copied here, only spaces served"))
             }
-            Wanted::Join | Wanted::Hub | Wanted::Relay { .. } => Err(refused("this is no hub, only spaces are served")),
+            Wanted::Join | Wanted::Hub | Wanted::Hubs | Wanted::Relay { .. } => {
+                Err(refused("this is no hub, only spaces are served"))
+            }
         };
         let door = Door::open(listeners, member, Box::new(serve), log)?;
         Ok(Server { service, door, address, path: Mutex::new(path) })

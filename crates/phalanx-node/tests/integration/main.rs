@@ -7,6 +7,7 @@ mod delegations;
 mod executor;
 mod files;
 mod hub;
+mod hubs;
 mod lending;
 mod liars;
 mod neighbours;

@@ -63,9 +63,23 @@ enum Said {
     Beat,
 }
 
+/// Between whom the links are.
+#[derive(Clone, Copy)]
+struct Kind {
+    role: Role,
+    preamble: Preamble,
+    /// Timeout for reaching a member at one of its addresses and for the handshake.
+    patience: Duration,
+}
+
+const EXECUTORS: Kind = Kind { role: Role::Executor, preamble: Preamble::Replica, patience: PATIENCE };
+/// A hub has several addresses, and another hub must not wait long at one that leads nowhere.
+const HUBS: Kind = Kind { role: Role::Hub, preamble: Preamble::Hubs, patience: Duration::from_secs(1) };
+
 /// The outgoing links from this member to the others of one space.
 pub struct Links {
     own: Arc<Member>,
+    kind: Kind,
     space: String,
     ways: Mutex<HashMap<Replica, Arc<Way>>>,
 }
@@ -91,15 +105,31 @@ struct Open {
 impl Links {
     /// The links for the space of this name. `own`: this executor's identity.
     pub fn new(own: Arc<Member>, space: &str) -> Links {
-        Links { own, space: space.to_owned(), ways: Mutex::default() }
+        Links { own, kind: EXECUTORS, space: space.to_owned(), ways: Mutex::default() }
     }
 
-    fn dial(own: &Member, space: &str, to: &Replica) -> io::Result<Arc<Asking>> {
-        let address: Address = to.address.parse().map_err(io::Error::other)?;
-        let client = own.newest().client_of(Role::Executor).map_err(io::Error::other)?;
-        let dialled = dial(&(&address).into(), PATIENCE)?;
+    /// The links of a hub to the other hubs. Their addresses are separated by commas.
+    pub fn of_hub(own: Arc<Member>, space: &str) -> Links {
+        Links { own, kind: HUBS, space: space.to_owned(), ways: Mutex::default() }
+    }
+
+    fn dial(own: &Member, kind: Kind, space: &str, to: &Replica) -> io::Result<Arc<Asking>> {
+        let mut last = io::Error::from(ErrorKind::NotConnected);
+        for address in to.address.split(',') {
+            match Links::dial_at(own, kind, space, to, address) {
+                Ok(asking) => return Ok(asking),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn dial_at(own: &Member, kind: Kind, space: &str, to: &Replica, address: &str) -> io::Result<Arc<Asking>> {
+        let address: Address = address.parse().map_err(io::Error::other)?;
+        let client = own.newest().client_of(kind.role).map_err(io::Error::other)?;
+        let dialled = dial(&(&address).into(), kind.patience)?;
         let member = Expected::Named(&client, &to.name);
-        let introduced = dialled.introduce(Preamble::Replica, member, control::LEVELS, PATIENCE)?;
+        let introduced = dialled.introduce(kind.preamble, member, control::LEVELS, kind.patience)?;
         let (link, reader) = introduced.link(MOST_BODY)?;
         let asking = Arc::new(Asking { to: to.address.clone(), link: link.clone(), open: Mutex::default() });
         let answered = asking.clone();
@@ -117,14 +147,14 @@ impl Links {
 impl Network for Links {
     fn ask(&self, to: &Replica, message: Bytes, patience: Duration) -> Later<io::Result<Bytes>> {
         let way = lock(&self.ways).entry(to.clone()).or_default().clone();
-        let (own, space, to) = (self.own.clone(), self.space.clone(), to.clone());
+        let (own, kind, space, to) = (self.own.clone(), self.kind, self.space.clone(), to.clone());
         // This is a task of its own, because the asker may give up before the link is open. The next asker then finds it.
         let opened: JoinHandle<io::Result<Arc<Asking>>> = tokio::spawn(async move {
             let mut open = way.lock_owned().await;
             if let Some(asking) = open.as_ref().filter(|asking| !asking.link.is_closed()) {
                 return Ok(asking.clone());
             }
-            let dial = move || Links::dial(&own, &space, &to);
+            let dial = move || Links::dial(&own, kind, &space, &to);
             let asking = tokio::task::spawn_blocking(dial).await.map_err(io::Error::other)??;
             Ok(open.insert(asking).clone())
         });
@@ -197,8 +227,8 @@ impl Asking {
 pub struct Kept {
     /// The log that the members keep together.
     pub replicated: Arc<Replicated>,
-    /// The names of the members as this member was told them, used before it has learnt the list from the log.
-    names: Vec<String>,
+    /// The names of the members as this member was told them, used before it has learnt the list from the log. `None`: any.
+    names: Option<Vec<String>>,
     /// Set when this member no longer takes part, or does so under another number.
     over: AtomicBool,
 }
@@ -206,7 +236,12 @@ pub struct Kept {
 impl Kept {
     /// A member's log. `names`: the members as this member was told them.
     pub fn new(replicated: Arc<Replicated>, names: Vec<String>) -> Kept {
-        Kept { replicated, names, over: AtomicBool::new(false) }
+        Kept { replicated, names: Some(names), over: AtomicBool::new(false) }
+    }
+
+    /// The log of a hub, which hears any hub of the grid until it has learnt the list.
+    pub fn of_hub(replicated: Arc<Replicated>) -> Kept {
+        Kept { replicated, names: None, over: AtomicBool::new(false) }
     }
 
     /// Ends this member's part in the space.
@@ -217,7 +252,8 @@ impl Kept {
 
     /// Whether a peer of this name may ask: it must be a member.
     fn hears(&self, name: &str) -> bool {
-        let told = || self.names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let is_name = |known: &String| known.eq_ignore_ascii_case(name);
+        let told = || self.names.as_ref().is_none_or(|names| names.iter().any(is_name));
         !self.over.load(Ordering::Acquire) && self.replicated.has_member(name).unwrap_or_else(told)
     }
 }
@@ -225,12 +261,27 @@ impl Kept {
 /// Answers another member until its link ends. For a door whose peer sent `Preamble::Replica`. `find` returns the space of a
 /// name; `over` says when to end the link.
 pub(crate) fn serve(
-    mut peer: Peer,
+    peer: Peer,
     own: &Member,
     find: impl Fn(&str) -> Option<Arc<Kept>>,
     over: impl Fn() -> bool,
 ) -> io::Result<()> {
-    let (shaken, name) = peer.shake_hands_as(own, control::LEVELS, Role::Executor)?;
+    answer_member(peer, own, Role::Executor, find, over)
+}
+
+/// The same for another hub. For a door whose peer sent `Preamble::Hubs`.
+pub(crate) fn serve_hub(peer: Peer, own: &Member, kept: &Arc<Kept>, over: impl Fn() -> bool) -> io::Result<()> {
+    answer_member(peer, own, Role::Hub, |_| Some(kept.clone()), over)
+}
+
+fn answer_member(
+    mut peer: Peer,
+    own: &Member,
+    role: Role,
+    find: impl Fn(&str) -> Option<Arc<Kept>>,
+    over: impl Fn() -> bool,
+) -> io::Result<()> {
+    let (shaken, name) = peer.shake_hands_as(own, control::LEVELS, role)?;
     peer.proved();
     let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_BODY)?;
     let (mut about, mut why) = (None, None);

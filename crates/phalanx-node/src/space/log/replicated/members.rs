@@ -89,6 +89,42 @@ impl Replicated {
         changed
     }
 
+    /// The same among hubs, of which there may be one or two, and which the leader may remove itself from.
+    pub fn change_hubs(&self, add: &BTreeMap<u64, Replica>, remove: &BTreeSet<u64>) -> Result<(), LogError> {
+        let now = self.members();
+        let new: BTreeSet<u64> = now.keys().chain(add.keys()).copied().filter(|it| !remove.contains(it)).collect();
+        let changed = wait_for(async {
+            for (member, node) in add {
+                let added = tokio::time::timeout(PATIENCE, self.raft.add_learner(*member, node.clone(), true)).await;
+                added.map_err(|_| late("the new hub has not learned everything in time"))?.map_err(refused)?;
+            }
+            let come: Vec<u64> = add.keys().copied().collect();
+            self.wait_until_known(&come, PATIENCE).await?;
+            let changed = tokio::time::timeout(PATIENCE, self.raft.change_membership(new, false)).await;
+            changed.map_err(|_| late("too few hubs have agreed in time"))?.map(drop).map_err(refused)
+        })?;
+        if changed.is_err() && !add.is_empty() {
+            let unwanted = ChangeMembers::RemoveNodes(add.keys().copied().collect());
+            let removal = async { tokio::time::timeout(PATIENCE, self.raft.change_membership(unwanted, false)).await };
+            let _ = wait_for(removal); // the first error is the one reported
+        }
+        changed
+    }
+
+    /// Records that a member has another address.
+    pub fn set_address(&self, number: u64, member: Replica) -> Result<(), LogError> {
+        let nodes = ChangeMembers::SetNodes(BTreeMap::from([(number, member)]));
+        let changed =
+            async { tokio::time::timeout(self.timing.patience(), self.raft.change_membership(nodes, true)).await };
+        let changed = wait_for(changed)?.map_err(|_| late("too few hubs have agreed in time"))?;
+        changed.map(drop).map_err(refused)
+    }
+
+    /// Whether this member votes, as far as it knows.
+    pub fn is_voter(&self) -> bool {
+        self.raft.metrics().borrow().membership_config.voter_ids().any(|it| it == self.member)
+    }
+
     /// The numbers of the members after the change.
     fn plan(
         &self,

@@ -20,8 +20,8 @@ mod storage;
 mod types;
 
 pub use leading::Leading;
-pub(crate) use links::serve;
 pub use links::{Kept, Links};
+pub(crate) use links::{serve, serve_hub};
 pub use members::MEMBERS;
 pub use network::{Later, Network};
 pub use seat::MemberFile;
@@ -186,6 +186,20 @@ impl Replicated {
         let lead = written.log_id.index;
         self.machine.fill(lead, take)?;
         Ok(Leading::start(self.clone(), lead))
+    }
+
+    /// Passes the state to the callback as changes, as far as this member knows it. Others may have changed it meanwhile.
+    pub fn read(&self, take: impl FnMut(super::Change) -> Result<(), LogError>) -> Result<(), LogError> {
+        let store = &self.machine.store;
+        store.read(|reading| super::records::each(store, reading, take))
+    }
+
+    /// Why this member takes no part any more, if its file cannot be used.
+    pub fn broken(&self) -> Option<String> {
+        match &self.raft.metrics().borrow().running_state {
+            Err(Fatal::Stopped) | Ok(()) => None,
+            Err(error) => Some(error.to_string()),
+        }
     }
 
     /// Ends this member's part. Its file is released when the last reference to it is dropped.
