@@ -38,9 +38,13 @@ _FIGURES = {
     "recruit_all": Figure("… on all of 8 joined executors", "ms"),
     "frozen": Figure("frozen member, relayed: its work fired elsewhere", "s", 2.0, elsewhere="Dask 5 min *"),
     "cut": Figure("cut member, relayed: its work fired elsewhere", "s", 2.0, elsewhere="Dask 5 min *"),
-    "hub_killed_join": Figure("one of three hubs killed: a machine has joined", "s", 3.0, elsewhere="JetStream R3 5.5 s *"),
+    "hub_killed_join": Figure(
+        "one of three hubs killed: a machine has joined", "s", 3.0, elsewhere="JetStream R3 5.5 s *"
+    ),
     "hub_killed_recruit": Figure("… a new program has its first result", "s", 3.0),
-    "hub_cut_join": Figure("one of three hubs cut off: a machine has joined", "s", 3.0, elsewhere="JetStream R3 5.5 s *"),
+    "hub_cut_join": Figure(
+        "one of three hubs cut off: a machine has joined", "s", 3.0, elsewhere="JetStream R3 5.5 s *"
+    ),
     "hub_cut_recruit": Figure("… a new program has its first result", "s", 3.0),
     "expelled_direct": Figure("expel typed, to the end of its direct links", "s", 1.0),
     "expelled_relayed": Figure("expel typed, to the end of its relayed links", "s", 1.0),

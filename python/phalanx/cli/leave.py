@@ -30,8 +30,9 @@ from phalanx.errors import IdentityError, PhalanxError
 def leave(name: str | None, with_hub: bool) -> None:
     """Leave a grid: remove what makes this account a member.
 
-    A hub leaves while it runs. The other hubs go on without it. The hub revokes the certificates. The identity files and all else about the grid are removed here, also if no hub
-    answers. Durable spaces and copied files stay.
+    A hub leaves while it runs. The other hubs go on without it. The hub revokes the certificates. The identity
+    files and all else about the grid are removed here, also if no hub answers. Durable spaces and copied files
+    stay.
     """
     joined = one_joined(name)
     others = other_hubs(joined) if joined.hub.is_dir() else []
@@ -43,6 +44,9 @@ def leave(name: str | None, with_hub: bool) -> None:
     runs = what_runs(joined)
     if runs and joined.hub.is_dir() and not others:
         raise IdentityError(f"the hub of the grid {joined.name} runs ({runs}): end it first")
+    if others and joined.user.exists():
+        _native.hub_leave(*dialler_of(joined, joined.user))  # refused to the only owner, who would lock out everyone
+        joined.user.unlink()
     if others:
         _leave_as_hub(joined, others)
     if others or not joined.hub.is_dir():

@@ -82,9 +82,9 @@ def up(
     The first time it begins a grid: it makes the grid's root, a hub, your identity as the grid's owner, and an executor
     of this machine. It prints the line with which one more machine joins. The next time it starts the same hub again.
 
-    With the token of phalanx invite --role hub, this machine becomes a further hub of a grid. Hubs keep the members, the
-    invitations and the names together. With three hubs, any one may be lost. Two are no safer than one, because both
-    are needed.
+    With the token of phalanx invite --role hub, this machine becomes a further hub of a grid. Hubs keep the
+    members, the invitations and the names together. With three hubs, any one may be lost. Two are no safer than
+    one, because both are needed.
 
     The hub admits members, knows which of them run, and renews their certificates. Programs that run go on while it is
     away. The root's key is in $PHALANX_HOME/authorities, or ~/.phalanx/authorities. No service reads it: keep a copy in
@@ -191,7 +191,9 @@ def join_as_hub(token: str, local: str | None, hub_name: str) -> str:
         if joined.root != root:
             raise IdentityError(f"this account has joined another grid called {name}: say --grid NAME")
         if joined.hub.exists():
-            raise IdentityError(f"this account has a hub of the grid {name} already; start it with: phalanx up --grid {name}")
+            raise IdentityError(
+                f"this account has a hub of the grid {name} already; start it with: phalanx up --grid {name}"
+            )
     make_folder(joined.folder)
     issuer, identity, _, others, _ = _native.join_hub(token, hub_name)
     _founding.write_further(joined, issuer, identity, [*filter(is_address, others)])

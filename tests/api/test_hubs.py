@@ -1,0 +1,109 @@
+"""Three hubs as processes of this machine: the one that leads is killed while members and machines that join come."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api.hubs import PATIENCE, Site, site
+
+from laboratory.processes import until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Site]:
+    """A grid with the hubs `hub`, `hub2` and `hub3`, whose owner is at `hub`, and a user bob elsewhere."""
+    with site(tmp_path) as found:
+        found.up()
+        for member in ("hub2", "hub3"):
+            token = found.say("hub", "invite", "--role", "hub").split()[3]
+            found.start(member, "up", "--join", token, "--name", member, "--hub-only")
+            until(lambda name=member: name in hubs(found, "hub"), timeout=PATIENCE, what=f"{member} to be a hub")  # type: ignore[misc]
+        found.say("bob", "join", "--name", "bob", found.invite("--role", "user"))
+        found.say("bob", "members")
+        yield found
+
+
+def hubs(lab: Site, member: str) -> dict[str, dict[str, Any]]:
+    """The hubs that keep the state together, as a member is told."""
+    found = json.loads(lab.say(member, "members", "--json"))
+    return {it["name"]: it for it in found if it["role"] == "hub" and it["is_here"]}
+
+
+def folder_of(lab: Site, name: str) -> str:
+    """The folder of a hub: the first one is called as this machine."""
+    return name if name in {"hub2", "hub3"} else "hub"
+
+
+def leader(lab: Site, member: str = "bob") -> str:
+    """The folder of the hub that leads."""
+    (name,) = [name for name, it in hubs(lab, member).items() if it["facts"].get("leads") == "yes"]
+    return folder_of(lab, name)
+
+
+def executors(lab: Site, member: str = "bob") -> dict[str, dict[str, Any]]:
+    return lab.members(member)
+
+
+def here(lab: Site, name: str) -> bool:
+    return bool(executors(lab).get(name, {}).get("is_here"))
+
+
+def test_the_leading_hub_is_killed_while_machines_join(lab: Site) -> None:
+    lab.join("ws7", lab.invite())
+    lab.join("eve", lab.invite())
+    lab.say("hub", "expel", "--yes", "eve")
+    once, many = lab.invite(), lab.invite("--uses", "20")
+    lab.say("used", "join", "--name", "used", "--no-start", once)
+    killed = leader(lab)
+    joined: list[str] = []
+
+    def join(number: int) -> None:
+        name = f"late{number}"
+        lab.say(name, "join", "--name", name, "--no-start", many)
+        joined.append(name)
+
+    comers = [threading.Thread(target=join, args=(number,)) for number in range(6)]
+    for comer in comers[:3]:
+        comer.start()
+    lab.kill(killed)
+    for comer in comers[3:]:
+        comer.start()
+    for comer in comers:
+        comer.join(PATIENCE)
+    assert sorted(joined) == [f"late{number}" for number in range(6)]
+    until(lambda: here(lab, "ws7"), timeout=PATIENCE, what="ws7 at another hub")
+    found = executors(lab)
+    assert {*joined, "ws7", "used"} <= set(found)
+    assert "eve" not in found
+    assert leader(lab) != killed
+    assert "the token is not good here" in lab.error("thief", "join", "--name", "thief", "--no-start", once)
+    program = """
+    with px.Manager("lab", contract=px.ParDegree(1)) as manager:
+        assert list(manager.map(abs, [-1, -2])) == [1, 2]
+    """
+    lab.python("bob", program)
+    lab.start(killed, "up")
+    until(lambda: len(hubs(lab, "bob")) == 3, timeout=PATIENCE, what="three hubs again")
+    assert not here(lab, "eve")
+
+
+def test_two_hubs_are_said_to_be_no_safer_than_one(lab: Site) -> None:
+    gone = next(name for name in ("hub2", "hub3") if leader(lab) != name)
+    lab.say(gone, "leave")
+    until(lambda: len(hubs(lab, "bob")) == 2, timeout=PATIENCE, what="two hubs")
+    assert "no safer than one" in lab.call("bob", "members").stderr
+    assert lab.running[gone].wait(timeout=PATIENCE) == 1
+    assert "this is no hub of the grid any more" in lab.running[gone].stderr()
+
+
+def test_a_token_for_a_hub_is_for_nothing_else(lab: Site) -> None:
+    token = lab.say("hub", "invite", "--role", "hub").split()[3]
+    assert "phalanx up --join TOKEN" in lab.error("ws9", "join", token)
+    assert "the token is for the role executor" in lab.error("ws9", "up", "--join", lab.invite())
