@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from phalanx.errors import TransactionError as TransactionError
     from phalanx.errors import TransferError as TransferError
     from phalanx.grid import Grid
-    from phalanx.hosts import Hosts
+    from phalanx.hosts import Hosts, Lan
     from phalanx.launching import LaunchResult as LaunchResult
     from phalanx.launching import RankResult as RankResult
     from phalanx.launching import bsprun, mpirun
@@ -90,7 +90,7 @@ _HOMES = {
     "arrays": "read_only",
     "contracts": "Deadline ParDegree Throughput",
     "grid": "Grid",
-    "hosts": "Hosts",
+    "hosts": "Hosts Lan",
     "launching": "bsprun mpirun",
     "manager": "Manager",
     "requirements": "needs",
@@ -126,6 +126,7 @@ __all__ = [
     "Graph",
     "Grid",
     "Hosts",
+    "Lan",
     "Loop",
     "Manager",
     "Map",

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from phalanx import _native
-from phalanx._identities import EXECUTOR, RENEWED, USER, dialler, home, read_private
+from phalanx._identities import EXECUTOR, RENEWED, USER, dialler, home, read_identity, read_private
 from phalanx.errors import ContractError, IdentityError, RecruitError, SpaceError
-from phalanx.hosts import PORT, Hosts, Machines, is_file, read_hosts
+from phalanx.hosts import PORT, Hosts, Lan, Machines, is_file, read_hosts
+from phalanx.lan import LanHosts, find
 from phalanx.members import AT_HUB, LEADS, Member, from_json, is_address, is_name, members_of, to_json
 from phalanx.requirements import Needs, read_labels
 from phalanx.words import StrPath
@@ -394,11 +395,24 @@ def member_at(address: str) -> str:
     return host.partition(".")[0] if host.endswith(_DOMAIN) else address
 
 
+def find_on_lan(lan: Lan, identity: StrPath | None = None) -> LanHosts:
+    """The executors of the user's grid on the local network. The user is the one of ``identity``, or of the joined grid
+    that is named."""
+    if lan.grid is None:
+        return find(lan, dialler(read_identity(identity, USER), identity, {}))
+    joined = read_joined(lan.grid)
+    file = joined.user if identity is None else Path(identity)
+    return find(lan, dialler(good_identity(joined, file), file, {}))
+
+
 def read_machines(machines: Machines | None, identity: StrPath | None = None) -> Hosts | None:
-    """The machines that a user named, as :func:`read_hosts` reads them, or by the name of a joined grid.
+    """The machines that a user named, as :func:`read_hosts` reads them, by the name of a joined grid, or those of the
+    local network.
 
     An existing file comes first, then a text with a comma or a colon, then a joined grid.
     """
+    if isinstance(machines, Lan):
+        return find_on_lan(machines, identity)
     if isinstance(machines, str) and names_grid(machines):
         return machines_of(machines, identity)
     try:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from phalanx import _native
-from phalanx._grids import JoinedHosts, read_machines, with_needs
+from phalanx._grids import JoinedHosts, read_joined, read_machines, with_needs
 from phalanx._identities import USER, Dialler, dialler, own_identity, read_identity
-from phalanx.hosts import Hosts, Machines, with_port
+from phalanx.hosts import Hosts, Lan, Machines, with_port
 from phalanx.requirements import Needs
 from phalanx.security import Rules, Words, listed, policy_words
 from phalanx.words import Policy, Service, StrPath
@@ -66,6 +66,8 @@ class Reach(NamedTuple):
         known = read_machines(hosts, identity)
         if isinstance(known, JoinedHosts) and identity is None and _native.acts_at() is None:
             identity = known.joined.user
+        if isinstance(hosts, Lan) and hosts.grid is not None and identity is None:
+            identity = read_joined(hosts.grid).user
         return cls(known, identity, policy, (*listed(trusted),))
 
     def meeting(self, needs: Needs | None) -> Reach:

@@ -10,6 +10,7 @@ from phalanx._grids import JoinedHosts, find_members
 from phalanx._reach import Reach
 from phalanx.errors import RecruitError, SpaceError
 from phalanx.hosts import Hosts, Machines, is_file
+from phalanx.lan import LanHosts
 from phalanx.security import Rules
 from phalanx.words import Level, Placement, Policy, StrPath
 
@@ -35,12 +36,13 @@ class Grid:
 
     Parameters
     ----------
-    hosts : path, Hosts, str or iterable of str, optional
+    hosts : path, Hosts, Lan, str or iterable of str, optional
         The machines: a hosts file, ``"one:7400,other:7400"``, or a list. A line or entry may begin with a name, as in
         ``ws7 = 10.0.0.7:7300``: the machine there must prove this name with its certificate, or another one that the
         entry tells, as in ``fast = 10.0.0.7:7300 as ws7``. Or the name of a grid that this account has joined: its
         machines are the executors that run now, as its hub names them. An existing file comes first, then a text with a
-        comma or a colon, then a joined grid. Without ``hosts``, the grid is this machine.
+        comma or a colon, then a joined grid. :class:`Lan` finds executors on the local network. Without ``hosts``, the
+        grid is this machine.
     identity : path, optional
         The user's identity file, by default user.pem in ``$PHALANX_HOME`` or ``~/.phalanx``, or that of a joined grid.
     policy : {"links", "marked", "all"} or Rules
@@ -267,7 +269,7 @@ class Grid:
         from phalanx.space._elsewhere import is_at_machine
 
         machine, slash, space = name.rpartition("/")
-        if not slash and isinstance(self._reach.hosts, JoinedHosts) and is_at_machine(name):
+        if not slash and isinstance(self._reach.hosts, JoinedHosts | LanHosts) and is_at_machine(name):
             return self._reach.hosts.space_address(name)
         names_file = slash and machine not in self.machines and is_file(machine)
         if names_file or not is_at_machine(name):
@@ -376,6 +378,8 @@ class Grid:
         """The addresses of all machines, for a space that is named without one."""
         if self._reach.hosts is None:
             raise SpaceError(f"no machine is named for the space {name}: write MACHINE/{name}, or px.Grid(hosts)")
+        if isinstance(self._reach.hosts, LanHosts):
+            return [self._reach.hosts.space_address(name)]
         return list(dict.fromkeys(self._reach.addresses))
 
     def _with_members(self, name: str, options: GridSpaceOptions) -> GridSpaceOptions:
@@ -408,12 +412,12 @@ class Grid:
 
 def _again(reach: Reach) -> Grid:
     """A grid where it is unpickled. A process at an executor does not have the user's identity file. It acts for the
-    user as far as the user's program has delegated, and knows where members are, but no hub."""
+    user as far as the user's program has delegated, and knows where members are, but no hub and no local network."""
     grid = Grid.__new__(Grid)
     grid._reach = reach
     if _native.acts_at() is not None:
         hosts = reach.hosts
-        if isinstance(hosts, JoinedHosts):
+        if isinstance(hosts, JoinedHosts | LanHosts):
             hosts = Hosts.known(hosts.elsewhere(), hosts.certificates)
         grid._reach = reach._replace(identity=None, hosts=hosts)
     return grid

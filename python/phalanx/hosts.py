@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -24,6 +25,8 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 #: The port of an executor that is named without one.
 PORT = 7400
 _MOST_PORT = 65535
+#: Most executors on the local network that a program waits for.
+_MOST_LAN = 512
 _LINE = re.compile(
     r"(?:(?P<name>(?!trusted\s*=)[\w.-]+)\s*=\s*)?"
     r"<?\s*(?P<host>\[[^\]]+\]|[^\s,<>:=/]+)(?:\s*[,:\s]\s*(?P<port>[0-9]+))?\s*>?"
@@ -210,9 +213,56 @@ class Hosts:
         return f"Hosts({str(self.path)!r})" if self.path else f"Hosts.of({self.addresses!r})"
 
 
+class Lan:
+    """The executors of the user's grid on the local network: those that ``phalanx executor --lan`` announces.
+
+    They are machines as a hosts file has them: managers, grids, spaces, copies and message passing programs take them
+    in its place. Executors that start later are recruited by managers that run. What executors announce says only that
+    something listens. Each one proves with its certificate that it belongs to the grid, and which name it has.
+
+    Parameters
+    ----------
+    grid : str, optional
+        A grid that this account has joined by a token: the executors of this grid, also while its hub is away. By
+        default the grid of the identity that is given where these machines are used, which is user.pem in
+        ``$PHALANX_HOME`` or ``~/.phalanx``.
+    at_least : int, optional
+        The number of executors that are waited for. Default: 1.
+    patience : float, optional
+        Seconds that they are waited for. Whoever has answered by then is used. Default: 5.
+
+    Raises
+    ------
+    RecruitError
+        ``at_least`` is no number from 1 to 512, or ``patience`` is none from 0 on.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Manager(px.Lan()) as manager:  # doctest: +SKIP
+    ...     print(list(manager.map(abs, [-1, 2])))
+    [1, 2]
+    >>> px.Lan("lab", at_least=3)
+    Lan('lab', at_least=3)
+    """
+
+    def __init__(self, grid: str | None = None, *, at_least: int = 1, patience: float = 5.0) -> None:
+        if not isinstance(at_least, int) or isinstance(at_least, bool) or not 1 <= at_least <= _MOST_LAN:
+            raise RecruitError(f"at_least is a number of executors from 1 to {_MOST_LAN}, not {at_least!r:.40}")
+        if not isinstance(patience, int | float) or not 0 <= patience < math.inf:
+            raise RecruitError(f"patience is a number of seconds, 0 or more, not {patience!r:.40}")
+        self.grid, self.at_least, self.patience = grid, at_least, float(patience)
+
+    def __repr__(self) -> str:
+        words = [] if self.grid is None else [repr(self.grid)]
+        words += [f"at_least={self.at_least}"] if self.at_least != 1 else []
+        words += [f"patience={self.patience:g}"] if self.patience != 5.0 else []
+        return f"Lan({', '.join(words)})"
+
+
 #: Where the machines of a grid are named: a hosts file, its path, addresses with commas between them, the name of a
-#: grid that this account has joined, or a list.
-Machines: TypeAlias = StrPath | Hosts | Iterable[str]
+#: grid that this account has joined, a list, or the local network.
+Machines: TypeAlias = StrPath | Hosts | Lan | Iterable[str]
 
 
 def _refuse_if_all_may_write(path: Path) -> None:
@@ -243,6 +293,8 @@ def read_hosts(machines: Machines | None) -> Hosts | None:
         return machines
     if isinstance(machines, str) and ("," in machines or ":" in machines) and not is_file(machines):
         return Hosts.of(filter(None, (part.strip() for part in machines.split(","))))
+    if isinstance(machines, Lan):
+        raise RecruitError(f"{machines!r} names no machines before somebody looks: write px.Grid({machines!r})")
     if isinstance(machines, str) or not isinstance(machines, Iterable):
         return Hosts(machines)
     return Hosts.of(machines)

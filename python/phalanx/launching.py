@@ -183,9 +183,9 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Unpa
     n
         Number of processes. Default: one for each core of this machine, or for each free place at ``hosts``.
     hosts
-        Executors: a :class:`Hosts`, a hosts file, ``"one:7400,other:7400"``, a list of addresses, or the name of a
-        joined grid. By default this machine. A :class:`Manager` of this program at the same executors shares its
-        places with the ranks.
+        Executors: a :class:`Hosts`, a hosts file, ``"one:7400,other:7400"``, a list of addresses, the name of a joined
+        grid, or :class:`Lan`. By default this machine. A :class:`Manager` of this program at the same executors shares
+        its places with the ranks.
     per_host
         Maximum number of processes at one executor.
     files

@@ -29,7 +29,8 @@ from phalanx._submissions import Submissions
 from phalanx._tokens import Code, pack, pack_each, unpack
 from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpreters_of
 from phalanx.errors import ContractError, ContractWarning, PhalanxError
-from phalanx.hosts import COMMAND, PYTHON, Hosts
+from phalanx.hosts import COMMAND, PYTHON, Hosts, Lan
+from phalanx.lan import LanHosts
 from phalanx.requirements import Needs
 from phalanx.security import Rules, leads_elsewhere
 from phalanx.skeletons import Program, Skeleton
@@ -45,7 +46,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 P = ParamSpec("P")
-Where: TypeAlias = str | Hosts | None
+Where: TypeAlias = str | Hosts | Lan | None
 
 #: Seconds of work that a run takes from its stream before the results are read.
 AHEAD = 0.25
@@ -92,7 +93,8 @@ class Manager(Executor):
     ----------
     where
         ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many. The name of a grid that
-        this account has joined (``phalanx join``) stands for all its executors that run.
+        this account has joined (``phalanx join``) stands for all its executors that run, and :class:`Lan` for those on
+        the local network.
     contract
         A :class:`ParDegree`, :class:`Throughput` or :class:`Deadline`; without one, every core that is offered.
     policy
@@ -163,7 +165,7 @@ class Manager(Executor):
             check_word("delegate", delegate, DELEGATES, PhalanxError)
         if isinstance(where, str) and names_grid(where):
             where = machines_of(where, identity)
-        reach = Reach.of(where if isinstance(where, Hosts) else None, identity, policy, trusted).meeting(needs)
+        reach = Reach.of(where if isinstance(where, Hosts | Lan) else None, identity, policy, trusted).meeting(needs)
         where = where if reach.hosts is None else reach.hosts
         words = reach.words()
         if weaker := _native.weaker(words):
@@ -465,6 +467,8 @@ def _size(tasks: Iterable[Any]) -> int | None:
 
 def _growing(where: object) -> tuple[str, Any] | None:
     """The grid whose executors are recruited as they come, and what they must have. None: there is none."""
+    if isinstance(where, LanHosts) and where.growing is not None:
+        return where.growing, Needs().native()
     if not isinstance(where, JoinedHosts) or where.growing is None:
         return None
     return where.growing, where.needs.native()

@@ -187,7 +187,7 @@ class TestCommands:
         ("words", "told"),
         [
             (["--grid", "lab", "--needs", "disk=4"], "'disk=4' is no need: write one of cores="),
-            (["--needs", "cores=2"], "--needs needs --hosts or --grid"),
+            (["--needs", "cores=2"], "--needs needs --hosts, --grid or --lan"),
         ],
     )
     def test_wrong_needs_are_an_error_of_usage(self, hub: FakeHub, words: list[str], told: str) -> None:

@@ -30,6 +30,7 @@ class Options:
     traces: str  # a folder: each firing leaves a file `<task>-<pid>` there
     hosts: str | None = None  # a hosts file; None: this machine
     joined: str | None = None  # a grid that the user has joined, in place of a hosts file
+    lan: int | None = None  # at least so many executors on the local network, in place of a hosts file
     identity: str | None = None
     count: int = 100
     seconds: float = 0.02  # of each task
@@ -75,6 +76,7 @@ def renderer(options: Options) -> Callable[[tuple[int, str]], dict[str, Any]]:
 def main() -> int:
     options = Options(**json.loads(sys.argv[1]))
     where = px.Hosts(options.hosts) if options.hosts else options.joined
+    lan = None if options.lan is None else px.Lan(at_least=options.lan, patience=30)
     program = px.Pipeline(prepared, px.Farm(renderer(options)), secure=options.secure)  # type: ignore[arg-type]
     rate = options.throughput
     asked = None if options.degree is None else px.ParDegree(options.degree)
@@ -83,7 +85,7 @@ def main() -> int:
     tasks = ((number, options.task_marker) for number in range(options.count))
     try:
         how: dict[str, Any] = {"identity": options.identity, "policy": policy, "patience": options.patience}
-        with px.Manager(where, contract=contract, **how) as manager:
+        with px.Manager(lan or where, contract=contract, **how) as manager:
             results = manager.compute(program, tasks)
             for result in results:
                 say(result=result, at=time.time())

@@ -13,6 +13,7 @@ pub mod fairness;
 pub mod flow;
 pub mod hub;
 pub mod ids;
+pub mod lan;
 pub mod launch;
 pub mod level;
 pub mod space;

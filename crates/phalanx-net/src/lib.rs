@@ -18,6 +18,7 @@ pub mod frames;
 pub mod identity;
 pub mod link;
 pub mod memory;
+pub mod multicast;
 pub mod news;
 mod pages;
 pub mod preamble;

@@ -16,6 +16,7 @@ use crate::delegated::Papers;
 use crate::door::{Door, Peer, Wanted, check_accepted, refused};
 use crate::hub::Hub;
 use crate::interpreter::{Begin, Process, Secrets};
+use crate::lan::Announcing;
 use crate::learned::log_learned;
 use crate::log::{Log, Severity};
 use crate::membership::{Resident, Stay, Telling};
@@ -106,6 +107,8 @@ pub struct Executor {
     stay: Mutex<Option<Stay>>,
     /// The executor as a guest of another grid. `None`: its owner does not let it be lent, or it has no hub.
     guests: Mutex<Option<Arc<Guests>>>,
+    /// The announcement on the local network.
+    announcing: Mutex<Option<Announcing>>,
 }
 
 /// The last warning in the log about the end of the executor's certificate, with that end in seconds since 1970.
@@ -350,7 +353,8 @@ impl Executor {
         let serving = service.clone();
         let door = Door::open(listeners, Some(own), Box::new(move |peer, wanted| serving.serve(peer, wanted)), log)?;
         let (path, told) = (Mutex::new(path), Mutex::new(Told::Nothing));
-        Ok(Executor { service, door, address, path, told, stay: Mutex::default(), guests: Mutex::default() })
+        let (stay, guests, announcing) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Executor { service, door, address, path, told, stay, guests, announcing })
     }
 
     /// Where it listens.
@@ -394,6 +398,17 @@ impl Executor {
         Ok(())
     }
 
+    /// Announces the executor on the local network until it is closed.
+    ///
+    /// # Errors
+    /// The local network does not reach the address at which the executor listens, or another program of this machine does not share
+    /// the port of multicast DNS.
+    pub fn announce(&self) -> io::Result<()> {
+        let announcing = Announcing::begin(self.address, self.service.log.clone())?;
+        drop(lock(&self.announcing).replace(announcing));
+        Ok(())
+    }
+
     /// How the executor and its hub are, for people. `None`: it has no hub.
     pub fn hub_status(&self) -> Option<String> {
         lock(&self.stay).as_ref().map(Stay::status)
@@ -412,6 +427,7 @@ impl Executor {
 
     /// Ends every interpreter and stops serving.
     pub fn close(&self) {
+        drop(lock(&self.announcing).take());
         drop(lock(&self.stay).take());
         lock(&self.guests).take().iter().for_each(|guests| guests.end());
         self.service.closed.store(true, Ordering::Release);

@@ -17,6 +17,7 @@ pub mod interpreter;
 pub mod interpreter_link;
 pub mod journal;
 pub mod known_members;
+pub mod lan;
 pub mod log;
 pub mod manager;
 pub mod membership;

@@ -94,10 +94,11 @@ pub struct Executor {
 #[pymethods]
 impl Executor {
     /// Listens at `address`. `identity_file` is the text of the `file`. Behind the same door is a `hub`, if one is given. With `grid`, the
-    /// executor stays at a hub, whose grid's owners may lend what `lending` says. Log lines for the machine's owner go to standard error, from this severity on.
+    /// executor stays at a hub, whose grid's owners may lend what `lending` says. With `lan`, it is announced on the local network. Log
+    /// lines for the machine's owner go to standard error, from this severity on.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, command, python, policy, spaces, exports, environment, cage=None, hub=None, grid=None, lending=None, log_level))]
+    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, command, python, policy, spaces, exports, environment, cage=None, hub=None, grid=None, lending=None, lan=false, log_level))]
     fn new(
         address: &str,
         identity_file: &str,
@@ -115,6 +116,7 @@ impl Executor {
         hub: Option<&Hub>,
         grid: Option<AtGrid>,
         lending: Option<Lending>,
+        lan: bool,
         log_level: &str,
     ) -> PyResult<Executor> {
         let member = match &grid {
@@ -157,6 +159,10 @@ impl Executor {
         let executor = node::Executor::start(address, member, options, Log::to_standard_error(least));
         let executor =
             executor.map_err(|error| raise("RecruitError", format!("cannot listen at {address}: {error}")))?;
+        if lan {
+            let named = |error| raise("RecruitError", format!("the executor cannot be announced (--lan): {error}"));
+            executor.announce().map_err(named)?;
+        }
         if let Some((hubs, addresses, facts)) = grid {
             executor.stay(hubs, Telling { addresses, facts, ..Telling::default() })?;
         }

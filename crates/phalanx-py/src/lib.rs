@@ -10,6 +10,7 @@ mod graph;
 mod grid;
 mod hub;
 mod interpreter;
+mod lan;
 mod manager;
 mod needs;
 mod owners;
@@ -69,6 +70,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hub::hub_leave, module)?)?;
     module.add_function(wrap_pyfunction!(hub::hub_renew, module)?)?;
     module.add_function(wrap_pyfunction!(hub::guide_to, module)?)?;
+    module.add_function(wrap_pyfunction!(lan::find_on_lan, module)?)?;
     module.add_function(wrap_pyfunction!(grid::is_locked_grid, module)?)?;
     module.add_function(wrap_pyfunction!(grid::lock_grid, module)?)?;
     module.add_function(wrap_pyfunction!(grid::issue_member, module)?)?;

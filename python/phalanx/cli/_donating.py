@@ -50,6 +50,7 @@ class Donating(NamedTuple):
     cage: Cage | None = None
     accounts: tuple[int, int] | None = None
     allow_root: bool = False
+    lan: bool = False
     trusted: tuple[str, ...] = ()
     rules: Path | None = None
     log_level: str = "info"
@@ -130,6 +131,12 @@ _OPTIONS = (
         help="As root and without --accounts, let users' processes be root, too. PHALANX_ALLOW_ROOT=1 does the same.",
     ),
     click.option(
+        "--lan",
+        is_flag=True,
+        help="Announce on the local network that something listens here, so that px.Lan() finds this executor. The "
+        "announcement names no machine, no grid and nobody. [default: announce nothing]",
+    ),
+    click.option(
         "--trusted",
         multiple=True,
         metavar="NETWORK",
@@ -203,6 +210,7 @@ def start_executor(listen: str, identity: Path | None, donating: Donating, **mor
             accounts=donating.accounts,
             allow_root=donating.allow_root,
         ),
+        lan=donating.lan,
         log_level=donating.log_level,
         **more,
     )

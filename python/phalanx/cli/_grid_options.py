@@ -12,7 +12,7 @@ import click
 from phalanx._grids import machines_of
 from phalanx.errors import ContractError
 from phalanx.grid import Grid
-from phalanx.hosts import Machines
+from phalanx.hosts import Lan, Machines
 from phalanx.requirements import Needs, read_needs
 from phalanx.security import read_policy
 
@@ -56,6 +56,13 @@ NEEDS = click.option(
 
 GRID = click.option("--grid", "joined", metavar="NAME", help="A grid that you have joined, in place of --hosts.")
 
+LAN = click.option(
+    "--lan",
+    is_flag=True,
+    help="The executors of your grid that announce themselves on the local network, in place of --hosts. With --grid, "
+    "those of that grid, without its hub.",
+)
+
 #: The options that name a grid: its machines, who the user is to them, and what links to them may be.
 _GRID = (
     click.option(
@@ -64,19 +71,21 @@ _GRID = (
         help="A hosts file: machines by name, ports and trusted networks.",
     ),
     GRID,
+    LAN,
     IDENTITY,
     POLICY,
     TRUSTED,
 )
 
 
-def named_machines(hosts: Machines | None, joined: str | None, identity: Path | None) -> Machines | None:
-    """The machines that ``--hosts`` or ``--grid`` names. Both are a usage error."""
-    if joined is None:
-        return hosts
-    if hosts is not None:
-        raise click.UsageError("--hosts and --grid name the machines: leave one out")
-    return machines_of(joined, identity)
+def named_machines(hosts: Machines | None, joined: str | None, lan: bool, identity: Path | None) -> Machines | None:
+    """The machines that ``--hosts``, ``--grid`` or ``--lan`` names. ``--hosts`` with another one is a usage error."""
+    if hosts is not None and (lan or joined is not None):
+        option = "--lan" if lan else "--grid"
+        raise click.UsageError(f"--hosts and {option} name the machines: leave one out")
+    if lan:
+        return Lan(joined)
+    return hosts if joined is None else machines_of(joined, identity)
 
 
 def in_grid(command: Callable[..., T]) -> Callable[..., T]:
@@ -87,12 +96,13 @@ def in_grid(command: Callable[..., T]) -> Callable[..., T]:
         *,
         hosts: Path | None,
         joined: str | None,
+        lan: bool,
         identity: Path | None,
         policy: str,
         trusted: tuple[str, ...],
         **others: Any,
     ) -> T:
-        machines = named_machines(hosts, joined, identity)
+        machines = named_machines(hosts, joined, lan, identity)
         grid = Grid(machines, identity=identity, policy=read_policy(policy), trusted=trusted)
         return command(grid=grid, **others)
 

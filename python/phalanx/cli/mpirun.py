@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from phalanx import _native
 from phalanx._commands import MOST, asked_variables, read_programs
 from phalanx.cli._examples import examples
-from phalanx.cli._grid_options import GRID, IDENTITY, NEEDS, POLICY, TRUSTED, named_machines
+from phalanx.cli._grid_options import GRID, IDENTITY, LAN, NEEDS, POLICY, TRUSTED, named_machines
 from phalanx.cli._numbers import Count, Seconds
 from phalanx.cli._streams import is_terminal
 from phalanx.grid import Grid
@@ -70,6 +70,7 @@ OPTIONS = [
     ),
     click.option("--hosts", metavar="FILE|HOST:PORT,...", help="Run on these executors. Default: this machine."),
     GRID,
+    LAN,
     NEEDS,
     click.option("--per-host", type=Count(1, MOST), help=f"The most processes on one executor, {MOST} or fewer."),
     click.option("--file", "files", multiple=True, metavar="PATH", help="A file or folder to send to executors too."),
@@ -152,6 +153,7 @@ def _run(
     processes: int | None,
     hosts: str | None,
     joined: str | None,
+    lan: bool,
     needs: Needs | None,
     per_host: int | None,
     files: tuple[str, ...],
@@ -173,7 +175,7 @@ def _run(
 ) -> int:
     asked = read_programs(processes, command)
     variables = asked_variables(env)
-    is_here = hosts is None and joined is None
+    is_here = hosts is None and joined is None and not lan
     if not is_here and transport == "sockets":
         raise click.UsageError("--transport is for processes of this machine; links to others are as --policy says")
     if level is not None and transport != "sockets":
@@ -181,10 +183,10 @@ def _run(
     given = click.get_current_context().get_parameter_source
     for name, option in OF_HOSTS.items() if is_here else ():
         if given(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option} needs --hosts or --grid: it is about other machines")
+            raise click.UsageError(f"{option} needs --hosts, --grid or --lan: it is about other machines")
     if move_slow is not None and checkpoint == 0:
         raise click.UsageError("--move-slow needs checkpoints, at which processes are moved")
-    machines = named_machines(hosts, joined, identity)
+    machines = named_machines(hosts, joined, lan, identity)
     grid = Grid(machines, identity=identity, policy=read_policy(policy), trusted=trusted)
     commands, options = prepare(asked, variables, grid.reach.meeting(needs), per_host, files, delegate=delegate)
     if options["executors"] is not None:
