@@ -4,8 +4,8 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use libfuzzer_sys::fuzz_target;
 use phalanx_core::hub::Needs;
 use phalanx_core::lan::{Announcer, Finder, Segment};
 use phalanx_core::wire::hub::{Facts, FromHub, Row, Statuses, ToHub};

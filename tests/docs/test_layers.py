@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "phalanx-core": [
         "cage fairness ids level error text",
-        "wire",
+        "proxy wire",
         "event",
         "flow hub lan launch space spmd transfer",
         "root",

@@ -16,6 +16,7 @@ pub mod ids;
 pub mod lan;
 pub mod launch;
 pub mod level;
+pub mod proxy;
 pub mod space;
 pub mod spmd;
 pub mod text;

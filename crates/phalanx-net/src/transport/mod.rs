@@ -5,6 +5,7 @@
 //! link's levels let it see. A transport whose bytes come over no socket of the system hands out one end of a
 //! [`Socket::pair`], and copies between the other end and what it has.
 
+mod hub;
 mod named;
 mod tcp;
 mod unix;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// All transports. The first one that leads to a target connects to it.
-const TRANSPORTS: &[&dyn Transport] = &[&unix::Unix, &named::Named, &tcp::Tcp];
+const TRANSPORTS: &[&dyn Transport] = &[&unix::Unix, &named::Named, &hub::Hub, &tcp::Tcp];
 
 /// A way to reach servers.
 pub trait Transport: Sync {
@@ -34,6 +35,8 @@ pub trait Transport: Sync {
 pub enum Target {
     /// A machine as users name it, by a name or by a number.
     Host(Address),
+    /// A hub. Its way may lead through an HTTP proxy.
+    Hub(Address),
     /// An address that was looked up or reached before.
     At(SocketAddr),
     /// A path on this machine.
@@ -83,7 +86,7 @@ impl From<&Path> for Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Host(address) => address.fmt(f),
+            Target::Host(address) | Target::Hub(address) => address.fmt(f),
             Target::At(address) => address.fmt(f),
             Target::Path(path) => path.display().fmt(f),
         }

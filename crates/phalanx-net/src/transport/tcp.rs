@@ -14,13 +14,13 @@ impl Transport for Tcp {
         match target {
             Target::Host(address) => Some(dial_any(address, patience)),
             Target::At(address) => Some(dial_at(address, patience)),
-            Target::Path(_) => None,
+            Target::Hub(_) | Target::Path(_) => None,
         }
     }
 }
 
 /// Tries every address of the machine's name.
-fn dial_any(address: &Address, patience: Duration) -> io::Result<Dialled> {
+pub(super) fn dial_any(address: &Address, patience: Duration) -> io::Result<Dialled> {
     let mut last = no_address();
     for found in addresses(address)? {
         match dial_at(&found, patience) {

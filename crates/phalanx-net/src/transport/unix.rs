@@ -13,7 +13,7 @@ impl Transport for Unix {
     fn dial(&self, target: &Target, patience: Duration) -> Option<io::Result<Dialled>> {
         match target {
             Target::Path(path) => Some(dial_path(path, patience)),
-            Target::Host(_) | Target::At(_) => None,
+            Target::Host(_) | Target::Hub(_) | Target::At(_) => None,
         }
     }
 }

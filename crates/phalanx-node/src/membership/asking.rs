@@ -9,7 +9,7 @@ use phalanx_core::level::Levels;
 use phalanx_core::wire::hub::{FromHub, LEVEL, LoanRow, LoanTerms, Row, Statuses, ToHub};
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode};
 use phalanx_net::address::Address;
-use phalanx_net::dial::{Expected, Judge, dial};
+use phalanx_net::dial::{Dialled, Expected, Judge, RELAYED, Target, dial};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Member, Role};
 use phalanx_net::link::{Link, Reader};
@@ -65,18 +65,21 @@ pub struct AtHub {
     asker: Option<(Member, Vec<String>)>,
 }
 
-/// The way to a hub.
+/// The way to a hub, or to the proxy that leads there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Way {
     to: SocketAddr,
     /// The address of this machine when the link was opened.
     pub from: IpAddr,
+    /// Whether a proxy is on the way, whose address the hub sees in place of this machine's.
+    pub is_by_proxy: bool,
 }
 
 impl Way {
-    fn of(to: Option<SocketAddr>) -> Option<Way> {
-        let to = to?;
-        Some(Way { to, from: Socket::way_out(to).ok()? })
+    fn of(dialled: &Dialled) -> Option<Way> {
+        let to = dialled.socket.peer().ok()?;
+        let is_by_proxy = dialled.address.is_some_and(|address| address.ip() == RELAYED);
+        Some(Way { to, from: Socket::way_out(to).ok()?, is_by_proxy })
     }
 
     /// Whether this machine has moved to another network. Then its links have broken, and no operating system reports that. A
@@ -131,8 +134,8 @@ impl AtHub {
     pub(super) fn open_at(member: &Member, address: &Address) -> Result<AtHub, AskError> {
         let client = member.newest().client_of(Role::Hub)?;
         let call = || {
-            let dialled = dial(&address.into(), DIAL_PATIENCE)?;
-            let (expected, way) = (Expected::Judged(&client, &AnyHub), Way::of(dialled.address));
+            let dialled = dial(&Target::Hub(address.clone()), DIAL_PATIENCE)?;
+            let (expected, way) = (Expected::Judged(&client, &AnyHub), Way::of(&dialled));
             let introduced = dialled.introduce(Preamble::Hub, expected, LEVELS, DIAL_PATIENCE)?;
             introduced.socket.end_when_silent(SILENCE)?;
             let name = introduced.name().map_err(io::Error::other)?;

@@ -7,7 +7,7 @@ use crate::dial::DIAL_PATIENCE;
 use phalanx_core::hub::Token;
 use phalanx_core::wire::hub::{FromHub, ToHub};
 use phalanx_core::wire::{MAX_CONTROL_BODY, VERSION};
-use phalanx_net::dial::{Expected, dial};
+use phalanx_net::dial::{Expected, Target, dial};
 use phalanx_net::identity::{IdentityError, Joining, Member, Role};
 use phalanx_net::preamble::Preamble;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ pub(super) fn ask(
     let joining = joining.clone();
     leading(hubs, move |address| {
         let call = || {
-            let dialled = dial(&address.into(), DIAL_PATIENCE)?;
+            let dialled = dial(&Target::Hub(address.clone()), DIAL_PATIENCE)?;
             let introduced = dialled.introduce(Preamble::Join, Expected::Hub(&joining), LEVELS, DIAL_PATIENCE)?;
             introduced.link(MAX_CONTROL_BODY)
         };

@@ -125,7 +125,7 @@ impl Shared {
         let FromHub::Reached { token } = at_hub.ask(&ToHub::Reach { name: member.to_owned() })?.0 else {
             return Err(other());
         };
-        let socket = dial(&at_hub.address().into(), DIAL_PATIENCE)?.through(token, patience)?;
+        let socket = dial(&Target::Hub(at_hub.address().clone()), DIAL_PATIENCE)?.through(token, patience)?;
         let again = Target::Host(Address { host: host_of(member, &self.grid), port: 0 });
         Ok(Dialled { socket, address: Some(SocketAddr::new(RELAYED, 0)), again })
     }

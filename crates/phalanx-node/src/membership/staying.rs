@@ -11,7 +11,7 @@ use phalanx_core::hub::are_words;
 use phalanx_core::wire::hub::{Facts, FromHub, GuestState, HubAt, MOST_ADDRESSES, Status, Terms, ToHub, addresses_of};
 use phalanx_core::wire::{VERSION, decode};
 use phalanx_net::address::Address;
-use phalanx_net::dial::dial;
+use phalanx_net::dial::{Target, dial};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Member, random_number};
 use phalanx_net::link::Link;
@@ -291,6 +291,7 @@ impl Shared {
             }
         }
         let (addresses, port) = self.telling.places(at_hub.way().map(|way| way.from));
+        let port = if at_hub.way().is_some_and(|way| way.is_by_proxy) { 0 } else { port };
         let entering = ToHub::Enter { addresses, port, facts: self.telling.facts.clone(), phalanx: VERSION.to_owned() };
         let entered = at_hub.ask(&entering)?.0;
         {
@@ -348,7 +349,7 @@ impl Shared {
         let (shared, hub) = (self.clone(), hub.clone());
         let dial = move || {
             let _entered = entered;
-            match dial(&(&hub).into(), DIAL_PATIENCE).and_then(|dialled| dialled.through(token, DIAL_PATIENCE)) {
+            match dial(&Target::Hub(hub), DIAL_PATIENCE).and_then(|dialled| dialled.through(token, DIAL_PATIENCE)) {
                 Ok(socket) => shared.resident.come(socket),
                 Err(error) => {
                     let what = "a member that the hub brings was not reached";
