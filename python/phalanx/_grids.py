@@ -23,7 +23,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from phalanx import _native
-from phalanx._identities import EXECUTOR, RENEWED, USER, dialler, home, read_identity, read_private
+from phalanx._identities import (
+    EXECUTOR,
+    GRID,
+    GRIDS,
+    RENEWED,
+    USER,
+    dialler,
+    has_identity,
+    home,
+    is_joined,
+    joined_names,
+    read_identity,
+    read_private,
+    several_joined,
+)
 from phalanx.errors import ContractError, IdentityError, RecruitError, SpaceError
 from phalanx.hosts import PORT, Hosts, Lan, Machines, is_file, read_hosts
 from phalanx.lan import LanHosts, find
@@ -31,10 +45,10 @@ from phalanx.members import AT_HUB, LEADS, Member, from_json, is_address, is_nam
 from phalanx.requirements import Needs, read_labels
 from phalanx.words import StrPath
 
-#: The folder of grids, and the folder of their roots where this account has founded them; in :func:`home`.
-GRIDS, AUTHORITIES = "grids", "authorities"
-#: The files of a grid's folder, and the folder of its hub.
-GRID, MEMBERS, LISTENING, HUB = "grid.json", "members.json", "listening.json", "hub"
+#: The folder of the roots of grids that this account has founded, in :func:`home`.
+AUTHORITIES = "authorities"
+#: Further files of a grid's folder, and the folder of its hub.
+MEMBERS, LISTENING, HUB = "members.json", "listening.json", "hub"
 #: The end of addresses by which members are called instead of where they are: no domain of the internet has it.
 _DOMAIN = ".phalanx"
 #: Longest file that is read, in bytes: 100 000 members need 40 MB.
@@ -186,23 +200,6 @@ def folder_of(name: str) -> Path:
     return home() / GRIDS / name
 
 
-def joined_names() -> list[str]:
-    """The names of all grids that this account has joined."""
-    try:
-        found = [folder.name for folder in (home() / GRIDS).iterdir() if is_name(folder.name)]
-    except (OSError, IdentityError):  # there is no such folder, or another account's, or no home folder
-        return []
-    return sorted(name for name in found if is_joined(name))
-
-
-def is_joined(name: str) -> bool:
-    """Whether this account has joined a grid that it calls so."""
-    try:
-        return is_name(name) and (home() / GRIDS / name / GRID).exists()
-    except (OSError, IdentityError):
-        return False
-
-
 def read_joined(name: str) -> Joined:
     """The grid of a name. Raises IdentityError if this account has not joined it, or its folder is damaged."""
     folder = folder_of(name)
@@ -226,6 +223,31 @@ def read_joined(name: str) -> Joined:
     if not (isinstance(root, str) and len(root) == 64 and set(root) <= set("0123456789abcdef")):
         raise _damaged(file, "it has no fingerprint of a root")
     return Joined(name, folder, grid, (*hubs,), root)
+
+
+def one_joined(name: str | None) -> Joined:
+    """The grid that the user names, or the only one that this account has joined. Raises IdentityError if there are
+    none or several."""
+    if name is not None:
+        return read_joined(name)
+    names = joined_names()
+    if not names:
+        raise IdentityError(
+            "this account has joined no grid: join one with the line that its hub printed, phalanx join TOKEN, or "
+            "begin one with: phalanx up"
+        )
+    if len(names) > 1:
+        raise IdentityError(several_joined(names))
+    return read_joined(names[0])
+
+
+def default_grid() -> str | None:
+    """The only grid that this account has joined, which commands mean that name no machines and no identity. None: the
+    account has an identity outside of joined grids, has joined no grid, or acts for a user. Raises IdentityError if it
+    has joined several."""
+    if _native.acts_at() is not None or has_identity(USER) or not joined_names():
+        return None
+    return one_joined(None).name
 
 
 def write_joined(joined: Joined) -> None:

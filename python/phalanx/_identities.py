@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from phalanx import _native
 from phalanx.errors import IdentityError
+from phalanx.members import is_name
 from phalanx.words import Service, StrPath
 
 #: The file, beside an identity, of the members that answered first at addresses without a name.
@@ -21,6 +22,8 @@ REVOKED = "revoked.txt"
 RENEWED = "renewed.pem"
 #: The identity files of a user and of an executor, in :func:`home`.
 USER, EXECUTOR = "user.pem", "executor.pem"
+#: The folder of joined grids in :func:`home`, and the file in each grid's folder that tells the grid.
+GRIDS, GRID = "grids", "grid.json"
 
 
 class Dialler(NamedTuple):
@@ -87,11 +90,37 @@ def dialler(text: str, identity: StrPath | None, certificates: Mapping[str, str]
 
 def own_identity(default: str) -> str | None:
     """The text of the identity file ``default`` in :func:`home`; None if the user has none."""
+    return read_identity(None, default) if has_identity(default) else None
+
+
+def has_identity(default: str) -> bool:
+    """Whether the user has the identity file ``default`` in :func:`home`."""
     try:
-        there = (home() / default).exists()
+        return (home() / default).exists()
     except PermissionError:  # the home folder belongs to another user, or there is none
-        return None
-    return read_identity(None, default) if there else None
+        return False
+
+
+def joined_names() -> list[str]:
+    """The names of all grids that this account has joined."""
+    try:
+        found = [folder.name for folder in (home() / GRIDS).iterdir() if is_name(folder.name)]
+    except (OSError, IdentityError):  # there is no such folder, or another account's, or no home folder
+        return []
+    return sorted(name for name in found if is_joined(name))
+
+
+def is_joined(name: str) -> bool:
+    """Whether this account has joined a grid that it calls so."""
+    try:
+        return is_name(name) and (home() / GRIDS / name / GRID).exists()
+    except (OSError, IdentityError):
+        return False
+
+
+def several_joined(names: Iterable[str]) -> str:
+    """What to do if the user has joined several grids and names none."""
+    return f"this account has joined several grids: say which, with --grid {' or --grid '.join(names)}"
 
 
 def read_private(file: Path, what: str, advice: str) -> str:
@@ -127,6 +156,11 @@ def read_identity(path: StrPath | None, default: str, service: Service | None = 
     )
     if default == USER and (machine := _native.acts_at()) is not None:
         advice = _advice(machine, path, service)
+    elif default == USER and path is None and (names := joined_names()):
+        advice = several_joined(names)
+        if len(names) == 1:
+            advice = f"this account has joined the grid {names[0]}: name it, with --grid {names[0]}"
+        advice += f", or in a program as px.Grid({names[0]!r})"
     text = read_private(file, "identity", advice)
     if (renewed := file.with_name(RENEWED)).exists():
         text = _native.renew_identity(text, file, [renewed])
@@ -141,7 +175,7 @@ def read_identity(path: StrPath | None, default: str, service: Service | None = 
 
 def _has_hub(identity: Path) -> bool:
     """Whether an identity file lies in the folder of a grid that was joined by a token."""
-    return identity.with_name("grid.json").exists()
+    return identity.with_name(GRID).exists()
 
 
 def _advice(machine: str, path: StrPath | None, service: Service | None) -> str:

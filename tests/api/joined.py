@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from phalanx import _native
-from phalanx._grids import GRID, Joined, write_joined
+from phalanx._grids import Joined, write_joined
+from phalanx._identities import GRID
 from phalanx.errors import RecruitError
 from phalanx.members import Row
 

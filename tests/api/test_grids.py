@@ -19,18 +19,19 @@ from click.testing import CliRunner
 from conftest import Eventually
 from phalanx import _native
 from phalanx._grids import (
-    GRID,
     JoinedHosts,
     Listening,
     good_identity,
-    joined_names,
     names_grid,
     read_joined,
     read_listening,
     write_listening,
 )
+from phalanx._identities import GRID, joined_names
 from phalanx.cli import commands
 from phalanx.members import AT_HUB, Member, from_json, is_name, members_of, to_json, to_name
+from phalanx.space import _space
+from phalanx.space._open import in_joined_grid
 
 from laboratory import identities
 
@@ -296,6 +297,30 @@ class TestNames:
             with pytest.raises(px.errors.SpaceError, match="no executor runs at the hub of the grid lab, where jobs"):
                 call("jobs")
 
+    def test_a_space_at_a_machine_has_the_grid_before_it(
+        self, home: Path, hub: FakeHub, ada: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        join(home, ada)
+        hub.rows = [row("ws7", "10.0.0.7:7300"), row("ws9", "10.0.0.9:1", is_here=False)]
+        opened: list[str] = []
+
+        def open_engine(address: str, *_: Any) -> Any:
+            opened.append(address)
+            raise px.errors.SpaceError("seen")
+
+        monkeypatch.setattr(_space, "open_engine", open_engine)
+        with pytest.raises(px.errors.SpaceError, match="seen"):
+            px.Space("lab/ws7/jobs")
+        assert opened == ["ws7.lab.phalanx:7400/jobs"]
+        with pytest.raises(px.errors.RecruitError, match="ws9 is a member of the grid lab, and does not run"):
+            px.Space("lab/ws9/jobs")
+        with pytest.raises(px.errors.RecruitError, match="no executor of the grid lab is called 'ws8'"):
+            px.Space("lab/ws8/jobs")
+        # A hosts file in a folder of the grid's name comes first.
+        Path("lab").mkdir()
+        Path("lab/hosts.txt").write_text("10.0.0.8 7400\n")
+        assert in_joined_grid("lab/hosts.txt/jobs", {}) == ("lab/hosts.txt/jobs", {})
+
 
 class TestWithoutAHub:
     def test_the_last_answer_is_used_with_a_warning(self, home: Path, hub: FakeHub, ada: str) -> None:
@@ -426,6 +451,68 @@ class TestCommands:
     def test_an_unknown_grid_is_an_error_of_the_command(self, home: Path) -> None:
         done = CliRunner().invoke(commands, ["ls", "--grid", "none", "ws7:/"])
         assert isinstance(done.exception, px.errors.IdentityError)
+
+
+class TestTheOnlyGrid:
+    """Commands that need an identity, without ``--hosts``, ``--grid`` and ``--identity``."""
+
+    #: Commands, and what they say of the member ws9, which does not run.
+    ALL = (
+        ("cp", "here", "ws9:/there"),
+        ("sync", "here", "ws9:/there"),
+        ("ls", "ws9:/there"),
+        ("cat", "ws9:/there"),
+        ("rm", "ws9:/there"),
+        ("space", "info", "ws9/jobs"),
+        ("space", "create", "ws9/jobs"),
+        ("space", "move", "--placement", "local", "ws9/jobs"),
+    )
+
+    @pytest.mark.parametrize("words", ALL)
+    def test_is_meant(self, home: Path, hub: FakeHub, ada: str, words: tuple[str, ...]) -> None:
+        join(home, ada)
+        Path("here").mkdir()
+        hub.rows = [row("ws7", "10.0.0.7:7300"), row("ws9", "10.0.0.9:1", is_here=False)]
+        told = CliRunner().invoke(commands, words, standalone_mode=False)
+        assert "ws9 is a member of the grid lab, and does not run" in f"{told.exception}{told.output}"
+        assert set(hub.asked) == {ada}
+
+    @pytest.mark.parametrize("words", ALL)
+    def test_of_several_one_is_to_be_named(self, home: Path, hub: FakeHub, ada: str, words: tuple[str, ...]) -> None:
+        join(home, ada, "lab")
+        join(home, ada, "other")
+        told = CliRunner().invoke(commands, words, standalone_mode=False)
+        assert isinstance(told.exception, px.errors.IdentityError)
+        assert (
+            str(told.exception) == "this account has joined several grids: say which, with --grid lab or --grid other"
+        )
+        assert hub.asked == []
+
+    @pytest.mark.parametrize("word", ["unix:none.socket/jobs", "127.0.0.1:1/jobs", "localhost:1/jobs"])
+    def test_is_not_asked_about_spaces_of_this_machine(self, home: Path, hub: FakeHub, ada: str, word: str) -> None:
+        join(home, ada)
+        told = CliRunner().invoke(commands, ["space", "info", word], standalone_mode=False)
+        assert isinstance(told.exception, px.errors.SpaceError)
+        assert hub.asked == []
+
+    def test_is_not_meant_beside_an_identity(self, home: Path, hub: FakeHub, ada: str) -> None:
+        join(home, ada)
+        identities.write(home / "user.pem", ada)
+        told = CliRunner().invoke(commands, ["ls", "127.0.0.1:1:/x"], standalone_mode=False)
+        assert "no executor listens there" in f"{told.exception}{told.output}"
+        assert hub.asked == []
+
+    def test_a_program_is_told_how_to_name_it(self, home: Path, ada: str) -> None:
+        join(home, ada)
+        with pytest.raises(
+            px.errors.IdentityError, match=r"joined the grid lab: name it, .*--grid lab, or .*px\.Grid\('lab'\)"
+        ):
+            px.copy("here", "ws7:/there")
+        join(home, ada, "other")
+        with pytest.raises(
+            px.errors.IdentityError, match="several grids: say which, with --grid lab or --grid other, or"
+        ):
+            px.copy("here", "ws7:/there")
 
 
 def test_hosts_of_a_grid_are_shown_by_their_names(home: Path, hub: FakeHub, ada: str) -> None:

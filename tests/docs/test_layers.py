@@ -73,7 +73,8 @@ MODULES = {
     "python": [
         "_native",
         "_atomic _call _copying errors summary words",
-        "_identities arrays hosts members profile requirements security",
+        "members",
+        "_identities arrays hosts profile requirements security",
         "_pickling _refusals lan",
         "_grids",
         "_reach",

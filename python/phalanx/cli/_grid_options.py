@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from phalanx._grids import machines_of
+from phalanx._grids import default_grid, machines_of
 from phalanx.errors import ContractError
 from phalanx.grid import Grid
 from phalanx.hosts import Lan, Machines
@@ -54,7 +54,12 @@ NEEDS = click.option(
     "commas between them. Several of software and label are allowed.",
 )
 
-GRID = click.option("--grid", "joined", metavar="NAME", help="A grid that you have joined, in place of --hosts.")
+GRID = click.option(
+    "--grid",
+    "joined",
+    metavar="NAME",
+    help="A grid that you have joined, in place of --hosts. [default: the only one, if you have no user.pem]",
+)
 
 LAN = click.option(
     "--lan",
@@ -88,8 +93,12 @@ def named_machines(hosts: Machines | None, joined: str | None, lan: bool, identi
     return hosts if joined is None else machines_of(joined, identity)
 
 
-def in_grid(command: Callable[..., T]) -> Callable[..., T]:
-    """Adds the options that name a grid; the command has them as `grid`."""
+def in_grid(command: Callable[..., T], dials: Callable[..., bool] = lambda **_: True) -> Callable[..., T]:
+    """Adds the options that name a grid; the command has them as `grid`.
+
+    ``dials`` gets the other arguments. It says whether the command needs an identity, and then the only grid that the
+    account has joined is meant where the options name none.
+    """
 
     @functools.wraps(command)
     def taking(
@@ -102,6 +111,8 @@ def in_grid(command: Callable[..., T]) -> Callable[..., T]:
         trusted: tuple[str, ...],
         **others: Any,
     ) -> T:
+        if (hosts, joined, identity) == (None, None, None) and dials(**others):
+            joined = default_grid()
         machines = named_machines(hosts, joined, lan, identity)
         grid = Grid(machines, identity=identity, policy=read_policy(policy), trusted=trusted)
         return command(grid=grid, **others)

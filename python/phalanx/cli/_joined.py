@@ -8,11 +8,10 @@ import platform
 import click
 
 from phalanx import _native
-from phalanx._grids import HUB, Joined, joined_names, read_joined
+from phalanx._grids import HUB, Joined
 from phalanx._identities import EXECUTOR, USER
 from phalanx.cli._donating import GPU, Donating
 from phalanx.cli._streams import printable
-from phalanx.errors import IdentityError
 from phalanx.hosts import PYTHON
 from phalanx.members import to_name
 from phalanx.space import _serve
@@ -21,24 +20,6 @@ from phalanx.space import _serve
 _PATIENCE = 3.0
 #: The option by which a joined grid is named.
 JOINED = click.option("--grid", "name", metavar="NAME", help="The grid. [default: the only one that you have joined]")
-
-
-def one_joined(name: str | None) -> Joined:
-    """The grid that the user names, or the only one that this account has joined. Raises IdentityError if there are
-    none or several."""
-    if name is not None:
-        return read_joined(name)
-    names = joined_names()
-    if not names:
-        raise IdentityError(
-            "this account has joined no grid: join one with the line that its hub printed, phalanx join TOKEN, or "
-            "begin one with: phalanx up"
-        )
-    if len(names) > 1:
-        raise IdentityError(
-            f"this account has joined several grids: say which, with --grid {' or --grid '.join(names)}"
-        )
-    return read_joined(names[0])
 
 
 def parts_of(joined: Joined) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import click
 
@@ -20,6 +21,11 @@ from phalanx.grid import Grid
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
+def _in_grid(command: Callable[..., int]) -> Callable[..., int]:
+    """The options of a grid, of which only executors that are named without an account need to be known."""
+    return in_grid(command, lambda machines, **_: any("@" not in machine for machine in machines))
+
+
 @click.command(
     epilog=examples(
         "phalanx doctor",
@@ -27,7 +33,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
     )
 )
 @click.argument("machines", metavar="[HOST]...", nargs=-1)
-@in_grid
+@_in_grid
 @SSH
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array of findings.")
 def doctor(machines: tuple[str, ...], grid: Grid, ssh: tuple[str, ...], as_json: bool) -> int:

@@ -7,9 +7,9 @@ import sys
 import click
 
 from phalanx import _native
-from phalanx._grids import dialler_of
+from phalanx._grids import dialler_of, one_joined
 from phalanx.cli._examples import examples
-from phalanx.cli._joined import JOINED, one_joined
+from phalanx.cli._joined import JOINED
 from phalanx.cli._streams import is_terminal
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import click
 from rich.table import Table
 
-from phalanx._grids import Joined, joined_names, read_joined
-from phalanx._identities import read_private
+from phalanx._grids import Joined, read_joined
+from phalanx._identities import joined_names, read_private
 from phalanx.cli._console import console
 from phalanx.cli._examples import examples
 from phalanx.cli._joined import name_in, parts_of

@@ -7,9 +7,9 @@ import json
 import click
 
 from phalanx import _native
-from phalanx._grids import dialler_of
+from phalanx._grids import dialler_of, one_joined
 from phalanx.cli._examples import examples
-from phalanx.cli._joined import JOINED, one_joined
+from phalanx.cli._joined import JOINED
 from phalanx.cli._numbers import Count, Duration, in_units
 
 #: The limits of a hub: `MOST_USES` and `LONGEST_INVITATION` in phalanx-core/src/hub.

@@ -12,13 +12,12 @@ from phalanx._grids import (
     Joined,
     folder_of,
     good_identity,
-    is_joined,
     make_folder,
     read_joined,
     replace,
     write_joined,
 )
-from phalanx._identities import EXECUTOR, USER, read_private
+from phalanx._identities import EXECUTOR, USER, is_joined, read_private
 from phalanx.cli import _lending
 from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
 from phalanx.cli._examples import examples

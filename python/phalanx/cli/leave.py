@@ -7,11 +7,11 @@ import shutil
 import click
 
 from phalanx import _native
-from phalanx._grids import Joined, dialler_of, last_members
+from phalanx._grids import Joined, dialler_of, last_members, one_joined
 from phalanx._identities import dialler, read_private
 from phalanx.cli._examples import examples
 from phalanx.cli._founding import HUB_IDENTITY, JOINED, authority_of
-from phalanx.cli._joined import as_typed, name_in, one_joined
+from phalanx.cli._joined import as_typed, name_in
 from phalanx.cli._running import what_runs
 from phalanx.cli._streams import printable
 from phalanx.deploying import services

@@ -11,10 +11,10 @@ import click
 from rich.table import Table
 
 from phalanx import _native
-from phalanx._grids import Joined, dialler_of
+from phalanx._grids import Joined, dialler_of, one_joined
 from phalanx.cli._console import console
 from phalanx.cli._examples import examples
-from phalanx.cli._joined import JOINED, one_joined
+from phalanx.cli._joined import JOINED
 from phalanx.cli._lending import MOST_PLACES
 from phalanx.cli._numbers import Count
 from phalanx.cli._streams import printable

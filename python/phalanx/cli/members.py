@@ -11,10 +11,10 @@ from datetime import datetime
 import click
 from rich.table import Table
 
-from phalanx._grids import Joined, ask_members, find_members
+from phalanx._grids import Joined, ask_members, find_members, one_joined
 from phalanx.cli._console import console
 from phalanx.cli._examples import examples
-from phalanx.cli._joined import JOINED, one_joined
+from phalanx.cli._joined import JOINED
 from phalanx.cli._streams import printable
 from phalanx.errors import RecruitError
 from phalanx.members import LEADS, Member, to_json

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from phalanx._grids import is_joined
+from phalanx._identities import is_joined
 from phalanx.cli._examples import examples
 from phalanx.cli._joined import as_typed
 from phalanx.cli._suggestions import Suggesting

@@ -164,7 +164,12 @@ def serve(
 def _reaching(command: Callable[..., None]) -> Callable[..., None]:
     """The options with which a space is reached; the command has them as `grid`."""
     as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-    return as_json(in_grid(command))
+    return as_json(in_grid(command, _dials))
+
+
+def _dials(address: str | None = None, members: tuple[str, ...] = (), **_: object) -> bool:
+    """Whether one of the spaces that a command names is at a machine of a grid."""
+    return any(map(_open.needs_grid, members if address is None else [address]))
 
 
 @space.command(

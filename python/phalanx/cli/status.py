@@ -12,10 +12,9 @@ import click
 from rich.table import Table
 
 from phalanx import _native
-from phalanx._grids import Joined, dialler_of
+from phalanx._grids import Joined, dialler_of, one_joined
 from phalanx.cli._console import console
 from phalanx.cli._examples import examples
-from phalanx.cli._joined import one_joined
 from phalanx.cli._streams import printable
 from phalanx.errors import RecruitError
 from phalanx.members import moment

@@ -12,15 +12,13 @@ from phalanx._grids import (
     Joined,
     Listening,
     folder_of,
-    is_joined,
-    joined_names,
     last_members,
     make_folder,
     read_joined,
     read_listening,
     write_joined,
 )
-from phalanx._identities import read_private
+from phalanx._identities import is_joined, joined_names, read_private
 from phalanx.cli import _founding, _lending
 from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
 from phalanx.cli._examples import examples

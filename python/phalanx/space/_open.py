@@ -195,15 +195,24 @@ def with_hosts(address: str, links: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_joined_grid(address: str, links: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The address that ``GRID/NAME`` stands for in a grid that the user has joined, and the options of links, with what
-    the grid tells. As they are if this account has joined no such grid."""
-    grid, slash, name = address.rpartition("/")
-    if not slash or not names_grid(grid):
+    """The address that ``GRID/NAME`` or ``GRID/MACHINE/NAME`` stands for in a grid that the user has joined, and the
+    options of links, with what the grid tells. As they are if this account has joined no such grid."""
+    grid, slash, name = address.partition("/")
+    if not slash or not names_grid(grid) or _hosts_of(address) is not None:
         return address, links
     way = Reach.of(grid, links.get("identity"))
     assert isinstance(way.hosts, JoinedHosts)
     certificates = {**way.hosts.certificates, **links.get("certificates", {})}
-    return way.hosts.space_address(name), {**links, "identity": way.identity, "certificates": certificates}
+    machine, slash, space = name.rpartition("/")
+    place = f"{way.hosts.address(machine)}/{space}" if slash else way.hosts.space_address(name)
+    return place, {**links, "identity": way.identity, "certificates": certificates}
+
+
+def needs_grid(address: str) -> bool:
+    """Whether only a grid that is named beside it tells where an address is: it is neither on this machine, nor at
+    another kind of server, nor begins with a hosts file or the name of a joined grid."""
+    is_said = names_grid(address.partition("/")[0]) or _hosts_of(address) is not None
+    return is_at_machine(address) and not address.startswith(_HERE) and not is_said
 
 
 def _named(address: str) -> list[str] | None:

@@ -32,7 +32,9 @@ pub struct SpaceAddress {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpaceAddressError {
     /// The text has another form.
-    #[error("{0:?} is no address of a space; write HOST:PORT/NAME, like lab:7400/passwords, or unix:PATH/NAME")]
+    #[error(
+        "{0:?} is no address of a space; write HOST:PORT/NAME, like lab:7400/passwords, unix:PATH/NAME, or in a grid that you have joined GRID/NAME or GRID/MACHINE/NAME"
+    )]
     Form(String),
     /// The part before the name is no address of a server.
     #[error("{0:?} is no address of a server; write HOST:PORT, like lab:7400, or unix:PATH")]

@@ -19,6 +19,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What to do without an identity.
+const WITHOUT_IDENTITY: &str =
+    "name a grid that you have joined, as in GRID/MACHINE/SPACE, or make one with: phalanx grid create";
+
 /// How a client reaches a space.
 #[derive(Debug, Clone)]
 pub struct Connect {
@@ -119,7 +123,7 @@ fn remote(address: &Address, target: &Target, place: &Place, connect: &Connect) 
     // This check comes late on purpose. A server of this user that has just died needs no identity; the error must say that it
     // is dead.
     if connect.dialler.is_none() {
-        let how = advice().unwrap_or_else(|| "make a grid with: phalanx grid create".to_owned());
+        let how = advice().unwrap_or_else(|| WITHOUT_IDENTITY.to_owned());
         return Err(ClientError::Identity(format!("no identity to prove to the server at {address} with; {how}")));
     }
     agree(dialled, place, connect)
