@@ -43,6 +43,9 @@ pub const AT_HUB: &str = "at hub";
 /// The fact of a hub that tells whether it leads.
 pub const LEADS: &str = "leads";
 
+/// Most owners that an error names.
+const MOST_TOLD: usize = 5;
+
 /// Why the hub refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
@@ -70,8 +73,16 @@ pub enum Refusal {
     #[error("no member is called {0}; the names are shown by: phalanx members")]
     NoName(String),
     /// Only owners may do this.
-    #[error("{0} may not do this: only owners of the grid may")]
-    NoOwner(String),
+    #[error("{name} may not do this, only owners of the grid may: ask {owners}")]
+    NoOwner {
+        /// The member that asked.
+        name: String,
+        /// The owners, for people.
+        owners: String,
+    },
+    /// Only users may do this.
+    #[error("{0} may not do this: only users of the grid may")]
+    NoUser(String),
     /// The last owner cannot be expelled.
     #[error("{0} is the only owner of the grid, which would have none left")]
     LastOwner(String),
@@ -165,7 +176,18 @@ impl Hub {
     /// Checks that a user is an owner.
     pub fn check_owner(&self, name: &str) -> Result<(), Refusal> {
         let owner = self.members.get(&Who::user(name)).filter(|it| it.is_owner && it.state.is_in());
-        owner.map(drop).ok_or_else(|| Refusal::NoOwner(name.to_owned()))
+        owner.map(drop).ok_or_else(|| Refusal::NoOwner { name: name.to_owned(), owners: self.owners() })
+    }
+
+    /// The names of the owners, for people. All members may know them.
+    fn owners(&self) -> String {
+        let owners = self.members.iter().filter(|(_, it)| it.is_owner && it.state.is_in());
+        let names: Vec<&str> = owners.map(|(who, _)| who.name.as_str()).collect();
+        match names.len() {
+            0 => "whoever keeps the hub, because the grid has no owner".to_owned(),
+            1..=MOST_TOLD => names.join(" or "),
+            more => format!("{}, or one of {} more", names[..MOST_TOLD].join(", "), more - MOST_TOLD),
+        }
     }
 
     /// Makes an invitation for `uses` members. It ends after `seconds`.

@@ -60,8 +60,11 @@ fn only_owners_invite_and_expel_and_one_is_always_left() {
     let mut hub = hub();
     hub.invite(0, "ada", (ID, "user"), 1, 60).expect("ada is an owner");
     hub.join(1, ID, asking("user", "bob"), good("bob 1", 100)).expect("is invited");
-    assert_eq!(hub.invite(1, "bob", ([1; 32], "user"), 1, 60), Err(Refusal::NoOwner("bob".into())));
-    assert!(matches!(hub.expel(1, "bob", "ada"), Err(Refusal::NoOwner(_))));
+    assert_eq!(
+        hub.invite(1, "bob", ([1; 32], "user"), 1, 60),
+        Err(Refusal::NoOwner { name: "bob".into(), owners: "ada".into() })
+    );
+    assert!(matches!(hub.expel(1, "bob", "ada"), Err(Refusal::NoOwner { .. })));
     assert!(matches!(hub.expel(1, "ada", "ada"), Err(Refusal::LastOwner(_))));
     assert!(matches!(hub.leave(1, &Who::user("ada")), Err(Refusal::LastOwner(_))));
     assert!(matches!(hub.expel(1, "ada", "nobody"), Err(Refusal::NoName(_))));

@@ -209,7 +209,7 @@ impl Hub {
         self.engine().check_member(&linked.asking)?;
         let as_user = || match linked.role {
             Role::User => Ok(who.name.as_str()),
-            _ => Err(HubError::Refused(Refusal::NoOwner(who.name.clone()))),
+            _ => Err(HubError::Refused(Refusal::NoUser(who.name.clone()))),
         };
         let nothing = Vec::new();
         Ok(Some(match asked {
