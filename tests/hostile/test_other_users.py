@@ -202,9 +202,9 @@ def test_a_task_opens_no_file_of_its_account_to_another_account(site: Site) -> N
     with site.manager("ada") as adas, site.manager("bob") as bobs:
         _, _, folder = adas.submit(keep_result, SECRET).result(60)
         system = [sys.executable, os.__file__]  # a task may read these, and write none of them
-        paths = [identity, identity.parent, folder, f"{folder}/result", *system]
+        paths = [str(identity), str(identity.parent), folder, f"{folder}/result", *system]
         modes = [Path(path).stat().st_mode for path in paths]
-        tried = bobs.submit(open_to_all, [str(path) for path in paths]).result(60)
+        tried = bobs.submit(open_to_all, paths).result(60)
         assert not_refused(tried) == {}
         assert len(tried) == 4 * len(paths)
         assert [Path(path).stat().st_mode for path in paths] == modes

@@ -6,7 +6,7 @@ use crate::control::{tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, printable, why_unreachable};
 use phalanx_core::hub::{HAS, MOST_LOANS};
 use phalanx_core::level::Levels;
-use phalanx_core::wire::hub::{FromHub, LEVEL, LoanRow, LoanTerms, Row, Statuses, ToHub};
+use phalanx_core::wire::hub::{FromHub, LEVEL, LoanRow, LoanTerms, Row, StatusRow, Statuses, ToHub};
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Dialled, Expected, Judge, RELAYED, Target, dial};
@@ -353,7 +353,7 @@ impl AtHub {
     /// # Errors
     /// As [`AtHub::ask`].
     pub fn members(&mut self) -> Result<(Vec<Row>, Vec<String>), AskError> {
-        self.pages(|after| ToHub::Members { after })
+        self.members_by(|after| ToHub::Members { after })
     }
 
     /// All members. The facts of executors that are here tell which of these programs they find, as far as they have said so. The others
@@ -364,7 +364,7 @@ impl AtHub {
     pub fn seek(&mut self, programs: &[String]) -> Result<Vec<Row>, AskError> {
         match programs.is_empty() {
             true => Ok(self.members()?.0),
-            false => Ok(self.pages(|after| ToHub::Seek { after, programs: programs.to_vec() })?.0),
+            false => Ok(self.members_by(|after| ToHub::Seek { after, programs: programs.to_vec() })?.0),
         }
     }
 
@@ -398,38 +398,48 @@ impl AtHub {
     /// # Errors
     /// As [`AtHub::ask`].
     pub fn statuses(&mut self) -> Result<Statuses, AskError> {
-        let mut all = Statuses::default();
-        loop {
-            let after = all.executors.last().map(|row| row.name.clone());
-            let is_first = after.is_none();
-            let (answer, body) = self.ask(&ToHub::Statuses { after })?;
+        let mut first = None;
+        let request = |last: Option<&StatusRow>| ToHub::Statuses { after: last.map(|row| row.name.clone()) };
+        let executors = self.pages(request, |answer, body| {
             let FromHub::Statuses { goes_on } = answer else { return Err(other()) };
-            let Statuses { executors, relayed, relays, bytes } = decode(&body).map_err(io::Error::other)?;
-            if is_first {
-                (all.relayed, all.relays, all.bytes) = (relayed, relays, bytes);
-            }
-            let is_end = !goes_on || executors.is_empty() || all.executors.len() + executors.len() > MOST_MEMBERS;
-            all.executors.extend(executors);
-            if is_end {
-                return Ok(all);
-            }
-        }
+            let mut page: Statuses = decode(body).map_err(io::Error::other)?;
+            let rows = std::mem::take(&mut page.executors);
+            first.get_or_insert(page);
+            Ok((rows, goes_on))
+        })?;
+        Ok(Statuses { executors, ..first.unwrap_or_default() })
     }
 
-    fn pages(
+    /// All members that answer such a request, and the addresses of the hubs.
+    fn members_by(
         &mut self,
         request: impl Fn(Option<(String, String)>) -> ToHub,
     ) -> Result<(Vec<Row>, Vec<String>), AskError> {
-        let mut all = Vec::new();
-        loop {
-            let after = all.last().map(|row: &Row| (row.role.clone(), row.name.clone()));
-            let (answer, body) = self.ask(&request(after))?;
+        let mut addresses = Vec::new();
+        let request = |last: Option<&Row>| request(last.map(|row| (row.role.clone(), row.name.clone())));
+        let rows = self.pages(request, |answer, body| {
             let FromHub::Members { goes_on, hubs } = answer else { return Err(other()) };
-            let rows: Vec<Row> = decode(&body).map_err(io::Error::other)?;
+            addresses = hubs;
+            Ok((decode(body).map_err(io::Error::other)?, goes_on))
+        })?;
+        Ok((rows, addresses))
+    }
+
+    /// All rows of a listing, which the hub answers page by page. `request`: asks for the rows after the last one. `read`: the rows of a
+    /// page, and whether more follow.
+    fn pages<T>(
+        &mut self,
+        request: impl Fn(Option<&T>) -> ToHub,
+        mut read: impl FnMut(FromHub, &[u8]) -> Result<(Vec<T>, bool), AskError>,
+    ) -> Result<Vec<T>, AskError> {
+        let mut all: Vec<T> = Vec::new();
+        loop {
+            let (answer, body) = self.ask(&request(all.last()))?;
+            let (rows, goes_on) = read(answer, &body)?;
             let is_end = !goes_on || rows.is_empty() || all.len() + rows.len() > MOST_MEMBERS;
             all.extend(rows);
             if is_end {
-                return Ok((all, hubs));
+                return Ok(all);
             }
         }
     }
