@@ -62,6 +62,7 @@ __all__ = [
     "hub_renew",
     "hub_status",
     "is_locked_grid",
+    "is_word",
     "issue_member",
     "issued_certificates",
     "join_grid",
@@ -167,6 +168,7 @@ class Manager:
         journal: str | os.PathLike[str] | None,
         show: tuple[Callable[[list[tuple[str, int, bytes]]], None], bool] | None,
         gives: bool,
+        tell: Callable[[str], None] | None = None,
     ) -> Manager: ...
     @property
     def interpreters(self) -> int: ...
@@ -270,6 +272,7 @@ class Executor:
         revoked: list[str],
         capacity: int,
         accepted: list[str],
+        weights: dict[str, int] = ...,
         command: list[str],
         python: str,
         policy: _Policy,
@@ -629,6 +632,7 @@ class SpaceServer:
 
 def cores() -> int: ...
 def gpus() -> int: ...
+def is_word(text: str) -> bool: ...
 def meet_needs(
     grid: str, needs: _Needs, executors: list[tuple[str, dict[str, str]]]
 ) -> tuple[list[str], str | None]: ...

@@ -205,6 +205,7 @@ class Manager(Executor):
             journal=journal,
             show=show,
             gives=delegate is not None,
+            tell=_log.warning if addresses is not None else None,
         )
         for service in SERVICES_OF[delegate] if addresses is not None and delegate is not None else ():
             native.delegate(service, None)

@@ -50,10 +50,12 @@ def test_other_programs_get_no_place_that_is_in_use(grid: Executors) -> None:
         assert list(manager.map(abs, [-1, -2])) == [1, 2]
         another = {name: value for name, value in os.environ.items() if name != "PHALANX_PROGRAM"}
         # Of two places, eve's share is one.
-        for identity, env, n in ((grid.identity, another, 1), (grid.user("eve"), None, 2)):
+        cases = ((grid.identity, another, 1, "your own programs"), (grid.user("eve"), None, 2, "another user"))
+        for identity, env, n, who in cases:
             done = mpirun(address, identity, n, env=env)
             assert done.returncode == 1
-            assert f"{n} processes were asked for, but 0 places are free: labpc has 0" in done.stderr
+            held = f"labpc has 0 (2 of 2 places are taken, 2 by {who})"
+            assert f"{n} processes were asked for, but 0 places are free: {held}" in done.stderr
 
 
 def test_who_is_not_served_reads_the_reason(grid: Executors) -> None:

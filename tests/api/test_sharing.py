@@ -133,18 +133,34 @@ def test_nobody_is_asked_while_another_executor_has_a_free_place(
         assert working(adas) == 2
 
 
-def test_users_beyond_the_places_are_told_that_all_are_in_use(grid: Executors, eventually: Eventually) -> None:
+def test_users_beyond_the_places_are_told_who_has_them(
+    grid: Executors, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
     address = grid.start("labpc", interpreters=1)
     with px.Manager(address, identity=grid.identity) as adas:
         assert list(adas.compute(a_moment, range(3))) == [0, 1, 4]
         eventually(lambda: working(adas) == 1, what="the interpreter for ada")
-        reason = "all 1 interpreters of this machine are in use"
+        reason = "all 1 interpreters of this machine are in use, 1 by another user; no other user waits"
         with (
             pytest.raises(px.errors.RecruitError, match=reason),
             px.Manager(address, identity=grid.user("bob")) as bobs,
         ):
             list(bobs.compute(a_moment, range(3)))
         assert working(adas) == 1
+        said = "waiting for interpreters: 1 are wanted, 0 are here; {}: 1 of 1 places are taken, 1 by another user;"
+        assert any(it.getMessage().startswith(said.format(address)) for it in caplog.records)
+
+
+def test_a_user_with_twice_the_weight_gets_twice_the_places(grid: Executors, eventually: Eventually) -> None:
+    address = grid.start("labpc", "--weight", "bob=2", interpreters=3)
+    with px.Manager(address, identity=grid.identity) as adas:
+        with (
+            stream_of(adas, eventually, 3),
+            px.Manager(address, identity=grid.user("bob")) as bobs,
+            stream_of(bobs, eventually, 2),
+        ):
+            eventually(lambda: (working(adas), working(bobs)) == (1, 2), what="two of three places for bob")
+        eventually(lambda: working(adas) == 3, what="all places for ada again")
 
 
 def test_a_launcher_gets_its_share_of_interpreters_that_another_user_has(
@@ -157,6 +173,7 @@ def test_a_launcher_gets_its_share_of_interpreters_that_another_user_has(
             px.mpirun(["sh", "-c", "sleep 1; echo here"], 2, hosts=address, identity=bob)
             output, why = capfd.readouterr(), "2 processes were asked for, but 0 places are free: labpc has 0"
             assert sorted(output.out.splitlines()) == ["[0] here", "[1] here"]
+            why += " (4 of 4 places are taken, 4 by another user)"
             assert f"phalanx: {why}; waiting for other users to give places back" in output.err
             eventually(lambda: working(adas) == 4, what="ada has all again when bob's ranks have ended")
             # More than the share is never free while ada computes: told at once.

@@ -30,6 +30,7 @@ use crate::transfer::{Exports, Service as Transfers, most_open};
 use guests::Guests;
 use phalanx_core::level::{Level, LevelSet, Levels, Mark, Policy};
 use phalanx_core::wire::hub::{GuestState, Status, Terms as GuestTerms, What};
+use phalanx_core::wire::machines::Usage;
 #[cfg(target_os = "linux")]
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, Version, decode, encode};
@@ -59,6 +60,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const DESCRIPTORS: usize = 16;
 /// Most control links, and most programs, of all users.
 const MOST_LINKS: usize = 1024;
+/// Least time between two messages that tell a manager who holds the places that it waits for.
+const BETWEEN_WAITS: Duration = Duration::from_secs(1);
 /// A user may have at least so many requests that wait for a place.
 const LEAST_REQUESTS: usize = 64;
 
@@ -73,6 +76,8 @@ pub struct Options {
     pub capacity: u32,
     /// Names of the users that may run code here; empty: every user of the grid.
     pub accepted: Vec<String>,
+    /// How many places users get, when places are shared, for each place of a user that is not named. At least 1.
+    pub weights: HashMap<String, u32>,
     /// The command that starts an interpreter.
     pub command: Vec<String>,
     /// Python's version, like `3.11`.
@@ -136,14 +141,14 @@ struct Common {
 }
 
 impl Common {
-    fn new(capacity: u32) -> Common {
+    fn new(capacity: u32, weights: BTreeMap<String, u32>) -> Common {
         let most = most_links((most_open() / DESCRIPTORS).min(MOST_LINKS), THREADS);
         let quota = |what| Quota::new(what, most, most.div_ceil(4));
         let requests = requests_of_a_user(capacity);
         Common {
             expecting: Mutex::default(),
             sessions: Mutex::default(),
-            places: Places::new(capacity),
+            places: Places::new(capacity, weights),
             controls: quota("links of managers"),
             launchers: quota("message passing programs"),
             requests: Quota::new("requests that wait for a place", requests.saturating_mul(4), requests),
@@ -247,9 +252,22 @@ struct Session {
     confined: Mutex<Option<Confined>>,
     /// How many interpreters the manager was last told to keep.
     told: Mutex<Option<u32>>,
+    /// What the manager was last told about its requests that wait, and when.
+    waits: Mutex<(Option<Usage>, Option<Instant>)>,
 }
 
 impl Session {
+    /// Tells the manager who holds the places that its requests wait for, once a second at most.
+    fn tell_waits(&self, usage: Option<Usage>) {
+        let mut told = lock(&self.waits);
+        let is_soon = told.1.is_some_and(|when| when.elapsed() < BETWEEN_WAITS);
+        if told.0 == usage || (is_soon && usage.is_some()) {
+            return;
+        }
+        *told = (usage, Some(Instant::now()));
+        tell(&self.link, &FromExecutor::Waits { usage });
+    }
+
     /// The cage of this session's interpreters. They share a folder.
     ///
     /// # Errors
@@ -334,7 +352,7 @@ impl Executor {
         } else if spaces.is_some() {
             path = listen_at_path(&address, &mut listeners, &log);
         }
-        let common = Arc::new(Common::new(options.capacity));
+        let common = Arc::new(Common::new(options.capacity, options.weights.clone()));
         let Options { policy, accepted, exports, phalanx, .. } = options.clone();
         let transfers = Transfers::new(member.clone(), policy, accepted, exports, phalanx, log.clone());
         let own = member.clone();
@@ -563,6 +581,7 @@ impl Service {
             interpreters: Mutex::default(),
             confined: Mutex::default(),
             told: Mutex::default(),
+            waits: Mutex::default(),
         });
         lock(&self.common.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };
@@ -687,8 +706,9 @@ impl Service {
         if !look.refused.is_empty() && session.link.is_blocked() {
             return session.link.close(); // the manager reads no answers, which would fill the memory
         }
+        session.tell_waits(look.usage.filter(|_| look.waits));
         for request in look.refused {
-            refuse(session, request.number, self.in_use());
+            refuse(session, request.number, self.in_use(look.usage));
         }
         let told = std::mem::replace(&mut *lock(&session.told), look.keep);
         if told != look.keep {
@@ -697,15 +717,19 @@ impl Service {
         }
     }
 
-    fn in_use(&self) -> String {
-        format!("all {} interpreters of this machine are in use", self.options.capacity)
+    /// Why a user gets no interpreter, with who holds the places, if that is known.
+    fn in_use(&self, usage: Option<Usage>) -> String {
+        let mut why = format!("all {} interpreters of this machine are in use", self.options.capacity);
+        usage.and_then(|it| it.holders()).iter().for_each(|holders| why += &format!(", {holders}"));
+        usage.and_then(|it| it.queue()).iter().for_each(|queue| why += &format!("; {queue}"));
+        why
     }
 
     /// Takes places from a session for another user: those that it has not used yet, and its newest interpreters.
     fn take(&self, late: Overdue) {
         let Some(session) = lock(&self.common.sessions).get(&late.session).cloned() else { return };
         let session = &*session;
-        late.unused.into_iter().for_each(|given| refuse(session, given.into_parts().0.number, self.in_use()));
+        late.unused.into_iter().for_each(|given| refuse(session, given.into_parts().0.number, self.in_use(None)));
         let mut newest: Vec<u32> = lock(&session.interpreters).keys().copied().collect();
         newest.sort_unstable_by_key(|request| std::cmp::Reverse(*request));
         let taken: Vec<u32> = newest.into_iter().take(late.interpreters as usize).collect();

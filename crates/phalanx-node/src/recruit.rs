@@ -109,6 +109,10 @@ pub trait Source: Send + Sync {
     fn shares(&self) -> Vec<(Vec<InterpreterId>, u32)> {
         Vec::new()
     }
+    /// What requests for interpreters wait for, for people. `None`: none waits.
+    fn waits(&self) -> Option<String> {
+        None
+    }
     /// Releases the machines. Nothing is recruited afterwards.
     fn close(&self) {}
 }

@@ -11,6 +11,7 @@ use phalanx_core::event::Cause;
 use phalanx_core::hub::Needs;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, LevelSet, Levels, Policy};
+use phalanx_core::wire::machines::Usage;
 use phalanx_core::wire::{FromExecutor, Given, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, decode};
 use phalanx_net::address::{Address, DEFAULT_PORT};
 use phalanx_net::dial::{Expected, Introduced, Target, Watcher, dial, host_of, watch};
@@ -122,6 +123,8 @@ struct Session {
     waiting: Mutex<Option<Waiting>>,
     /// How many interpreters the executor lets this program keep. `None`: it has never asked for any.
     keep: Mutex<Option<u32>>,
+    /// Who holds the places there, while requests wait.
+    waits: Mutex<Option<Usage>>,
     /// The stopped interpreters among them, as the executor last reported.
     stopped: Mutex<HashSet<u32>>,
     /// Whether the executor was heard from a moment ago.
@@ -277,6 +280,17 @@ impl Source for Executors {
             _ => None,
         };
         self.hosts.all().iter().filter_map(session).collect()
+    }
+
+    fn waits(&self) -> Option<String> {
+        let wait = |host: &Arc<Host>| match host.session.try_lock().as_deref() {
+            Ok(SessionState::Open(session)) => {
+                (*lock(&session.waits)).map(|usage| format!("{}: {usage}", host.address))
+            }
+            _ => None,
+        };
+        let waits: Vec<String> = self.hosts.all().iter().filter_map(wait).collect();
+        (!waits.is_empty()).then(|| waits.join("; "))
     }
 
     fn close(&self) {
@@ -485,9 +499,10 @@ impl Host {
         let certificate = called.certificate();
         let (link, reader) = called.link(MAX_CONTROL_BODY)?;
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
-        let (stopped, heard, keep) = (Mutex::default(), AtomicBool::new(true), Mutex::default());
+        let (stopped, heard, keep, waits) =
+            (Mutex::default(), AtomicBool::new(true), Mutex::default(), Mutex::default());
         let session =
-            Arc::new(Session { link, name, shown, certificate, target, agreed, waiting, keep, stopped, heard });
+            Arc::new(Session { link, name, shown, certificate, target, agreed, waiting, keep, waits, stopped, heard });
         let (sender, offer) = channel::<Result<Offer, String>>();
         let (host, reading) = (self.clone(), session.clone());
         thread::Builder::new()
@@ -550,6 +565,7 @@ impl Host {
                 Err(_) => session.link.close(),
             },
             Ok(FromExecutor::Share { keep, patience: _ }) => *lock(&session.keep) = Some(keep.unwrap_or(u32::MAX)),
+            Ok(FromExecutor::Waits { usage }) => *lock(&session.waits) = usage,
             Ok(FromExecutor::Taken { request }) => session.answer(request, Answer::Taken),
             Ok(FromExecutor::Beat { stopped }) => *lock(&session.stopped) = stopped.into_iter().collect(),
             Err(_) => session.link.close(),
@@ -606,7 +622,7 @@ impl Session {
 
     /// Ends all waiting for answers, because the link has ended.
     fn end(&self) {
-        *lock(&self.waiting) = None;
+        (*lock(&self.waiting), *lock(&self.waits)) = (None, None);
     }
 
     /// Passes an answer on. A recruited interpreter gets one more answer, when it has ended.
@@ -680,10 +696,11 @@ mod tests {
         let (link, _reader) = Link::new(socket, None, MAX_CONTROL_BODY).unwrap();
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
         let (name, target) = ("lab2".to_owned(), Target::At(([127, 0, 0, 1], 7400).into()));
-        let (stopped, heard, keep) = (Mutex::default(), AtomicBool::new(true), Mutex::default());
+        let (stopped, heard, keep, waits) =
+            (Mutex::default(), AtomicBool::new(true), Mutex::default(), Mutex::default());
         let text = Authority::create().unwrap().issue(Role::User, "ada").unwrap();
         let (shown, certificate) = (Member::parse(&text, Role::User).unwrap(), Vec::new());
-        let session = Session { link, name, shown, certificate, target, agreed, waiting, keep, stopped, heard };
+        let session = Session { link, name, shown, certificate, target, agreed, waiting, keep, waits, stopped, heard };
         let before = session.expect(InterpreterId(1), 1).unwrap();
         session.end();
         assert!(matches!(before.recv_timeout(START_PATIENCE), Err(RecvTimeoutError::Disconnected)));

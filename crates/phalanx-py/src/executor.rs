@@ -14,6 +14,7 @@ use phalanx_node::membership::Telling;
 use phalanx_node::transfer::Exports;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -98,7 +99,7 @@ impl Executor {
     /// lines for the machine's owner go to standard error, from this severity on.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, command, python, policy, spaces, exports, environment, cage=None, hub=None, grid=None, lending=None, lan=false, log_level))]
+    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, weights=HashMap::new(), command, python, policy, spaces, exports, environment, cage=None, hub=None, grid=None, lending=None, lan=false, log_level))]
     fn new(
         address: &str,
         identity_file: &str,
@@ -106,6 +107,7 @@ impl Executor {
         revoked: Vec<PathBuf>,
         capacity: u32,
         accepted: Vec<String>,
+        weights: HashMap<String, u32>,
         command: Vec<String>,
         python: String,
         policy: Words,
@@ -144,6 +146,7 @@ impl Executor {
         let options = node::Options {
             capacity,
             accepted,
+            weights,
             command,
             python,
             phalanx,

@@ -32,6 +32,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<executor::Executor>()?;
     module.add_function(wrap_pyfunction!(executor::cores, module)?)?;
     module.add_function(wrap_pyfunction!(executor::gpus, module)?)?;
+    module.add_function(wrap_pyfunction!(needs::is_word, module)?)?;
     module.add_function(wrap_pyfunction!(needs::meet_needs, module)?)?;
     module.add_function(wrap_pyfunction!(needs::needs_in_words, module)?)?;
     module.add_class::<files::Files>()?;

@@ -60,9 +60,10 @@ impl Manager {
     /// `program`: the token of the user's program. `throughput` (tasks per second) or `deadline` (seconds): the goal of the
     /// contract, with at most `interpreters`. `show`: a function, and whether its lines are always whole. It is called in a
     /// thread of its own with what tasks print: a list of `(interpreter, 0 for output or 1 for errors, lines)`. `None`: output
-    /// is not shown. `gives`: whether interpreters of other machines may use the spaces in code and tasks.
+    /// is not shown. `gives`: whether interpreters of other machines may use the spaces in code and tasks. `tell`: a function that is
+    /// called in a thread of its own with a line about what the manager waits for.
     #[new]
-    #[pyo3(signature = (*, addresses, grid=None, dialler, program, interpreters, throughput, deadline, policy, command, path, python, silence, patience, journal, show, gives))]
+    #[pyo3(signature = (*, addresses, grid=None, dialler, program, interpreters, throughput, deadline, policy, command, path, python, silence, patience, journal, show, gives, tell=None))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -82,6 +83,7 @@ impl Manager {
         journal: Option<PathBuf>,
         show: Option<(Py<PyAny>, bool)>,
         gives: bool,
+        tell: Option<Py<PyAny>>,
     ) -> PyResult<Manager> {
         let place = match addresses {
             None => Place::ThisMachine,
@@ -98,8 +100,8 @@ impl Manager {
         let silence = Duration::try_from_secs_f64(silence).map_err(|error| raise("ContractError", error))?;
         let goal = throughput.map(Goal::Throughput).or(deadline.map(Goal::Deadline));
         let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX / 4);
-        let show = show.map(to_show);
-        let options = node::Options { interpreters, goal, silence, patience, journal, show, gives };
+        let (show, tell) = (show.map(to_show), tell.map(to_tell));
+        let options = node::Options { interpreters, goal, silence, patience, journal, show, gives, tell };
         let source = interruptibly(py, move || connect(place, policy, start, interpreters))?.map_err(recruit)?;
         Ok(Manager(py.detach(|| node::Manager::start(source, options))?))
     }
@@ -257,6 +259,17 @@ impl Manager {
         release(py);
         Ok(closed?)
     }
+}
+
+/// Wraps a Python function that tells the user a line.
+fn to_tell(tell: Py<PyAny>) -> node::Tell {
+    Arc::new(move |line| {
+        Python::attach(|py| {
+            if let Err(error) = tell.call1(py, (line,)) {
+                error.write_unraisable(py, Some(tell.bind(py)));
+            }
+        });
+    })
 }
 
 /// Wraps a Python function that shows lines. An exception in it is reported like one of a thread.

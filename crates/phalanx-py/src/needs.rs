@@ -12,6 +12,12 @@ pub fn to_needs((cores, memory, gpus, software, labels): NeedsRow) -> Needs {
     Needs { cores, memory, gpus, software, labels }
 }
 
+/// Whether a text can be the name of a program, or a label.
+#[pyfunction]
+pub fn is_word(text: &str) -> bool {
+    phalanx_core::hub::is_word(text)
+}
+
 /// The needs, each in words.
 #[pyfunction]
 pub fn needs_in_words(needs: NeedsRow) -> Vec<String> {

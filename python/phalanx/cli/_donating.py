@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -29,6 +31,8 @@ T = TypeVar("T")
 
 #: The grant that opens graphics processors.
 GPU = "gpu"
+#: The largest weight of a user: `MOST_WEIGHT` in phalanx-core/src/fairness/mod.rs.
+_MOST_WEIGHT = 1000
 #: Seconds between two looks at signals and the hub: a wait without an end would not hear signals on every system.
 _LOOK = 0.5
 #: Seconds between two looks at the certificate, which read it: at each of the others they were most of what an
@@ -41,6 +45,7 @@ class Donating(NamedTuple):
 
     interpreters: int | None = None
     accept: tuple[str, ...] = ()
+    weights: Mapping[str, int] = MappingProxyType({})
     no_spaces: bool = False
     directory: Path | None = None
     access: Path | None = None
@@ -68,6 +73,17 @@ def _read_accounts(context: click.Context, option: click.Parameter, word: str | 
         raise click.BadParameter(str(error), context, option) from error
 
 
+def _read_weights(context: click.Context, option: click.Parameter, words: tuple[str, ...]) -> dict[str, int]:
+    weights: dict[str, int] = {}
+    for word in words:
+        user, _, number = word.rpartition("=")
+        if not user or not re.fullmatch("[0-9]{1,4}", number) or not 1 <= int(number) <= _MOST_WEIGHT:
+            raise click.BadParameter(f"{word!r}: write USER=N, with N from 1 to {_MOST_WEIGHT}", context, option)
+        if weights.setdefault(user, int(number)) != int(number):
+            raise click.BadParameter(f"{user} has two weights", context, option)
+    return weights
+
+
 _OPTIONS = (
     click.option(
         "--interpreters",
@@ -75,6 +91,15 @@ _OPTIONS = (
         help="The most interpreters at a time, at most 4096. [default: one per core]",
     ),
     click.option("--accept", multiple=True, metavar="USER", help="Serve only this user (may be repeated)."),
+    click.option(
+        "--weight",
+        "weights",
+        multiple=True,
+        callback=_read_weights,
+        metavar="USER=N",
+        help="When users share the places, give this user N places, 1 to 1000, for each place of one without a weight "
+        "(may be repeated).",
+    ),
     click.option("--no-spaces", is_flag=True, help="Serve no tuple spaces."),
     click.option(
         "--directory",
@@ -195,6 +220,7 @@ def start_executor(listen: str, identity: Path | None, donating: Donating, **mor
         revoked=revoked_lists(identity),
         capacity=donating.capacity,
         accepted=list(donating.accept),
+        weights=dict(donating.weights),
         command=COMMAND,
         python=PYTHON,
         policy=policy,

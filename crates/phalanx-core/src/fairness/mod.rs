@@ -1,4 +1,4 @@
-//! Max-min fairness: how many places of an executor each of its users may have, and which users are asked to give places
+//! Weighted max-min fairness: how many places of an executor each of its users may have, and which users are asked to give places
 //! back when another user waits.
 //!
 //! The functions only decide. The executor gives places, asks for them, and keeps the time.
@@ -10,8 +10,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// The places that a user holds and asks for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
+    /// How many places the user gets for each place of a user with weight 1. At least 1.
+    pub weight: u32,
     /// Places that the user has.
     pub held: u32,
     /// How many of them can be given back. Ranks of message passing programs keep theirs.
@@ -20,27 +22,55 @@ pub struct Demand {
     pub waiting: u32,
 }
 
+impl Default for Demand {
+    fn default() -> Demand {
+        Demand { weight: 1, held: 0, movable: 0, waiting: 0 }
+    }
+}
+
 impl Demand {
     fn all(self) -> u32 {
         self.held.saturating_add(self.waiting)
     }
 }
 
-/// The number of places that each user may have while others want some: as equal as the demands allow.
+/// The largest weight. [`standing`] tells places of users apart up to it.
+pub const MOST_WEIGHT: u32 = 1000;
+
+/// Where a user stands that holds so many places: of two, the user with the smaller number gets the next place. A user without a
+/// place comes first, whatever its weight.
+pub fn standing(held: u32, weight: u32) -> u64 {
+    if held == 0 { 0 } else { ((u64::from(held) + 1) << 24) / u64::from(weight.max(1)) }
+}
+
+/// The number of places that each user may have while others want some: as equal as the demands and the weights allow.
 ///
-/// Places that cannot be divided evenly stay with the users that hold most. So a fair division stays as it is.
+/// Each user that wants places gets one, while there are enough. The others are divided by the weights, one after the other, to
+/// the user that has fewest for its weight (the method of Jefferson and D'Hondt). Places that cannot be divided evenly stay with the
+/// users that hold them. So a fair division stays as it is.
 pub fn shares(capacity: u32, demands: &[Demand]) -> Vec<u32> {
-    let sum = |level: u32| demands.iter().map(|it| u64::from(it.all().min(level))).sum::<u64>();
+    let wanting = demands.iter().filter(|it| it.all() > 0).count();
+    let first = u64::from(wanting as u64 <= u64::from(capacity));
+    let upto =
+        |it: &Demand, level: u32| u64::from(it.all()).min((u64::from(level) * u64::from(it.weight)).max(first)) as u32;
+    let sum = |level: u32| demands.iter().map(|it| u64::from(upto(it, level))).sum::<u64>();
     let (mut level, mut above) = (0, capacity.saturating_add(1));
     while above - level > 1 {
         let middle = level + (above - level) / 2;
         *(if sum(middle) <= u64::from(capacity) { &mut level } else { &mut above }) = middle;
     }
-    let mut shares: Vec<u32> = demands.iter().map(|it| it.all().min(level)).collect();
-    let mut wants_more: Vec<usize> = (0..demands.len()).filter(|user| demands[*user].all() > level).collect();
-    wants_more.sort_by_key(|user| Reverse(demands[*user].held));
-    let left = u64::from(capacity) - sum(level);
-    wants_more.iter().take(left as usize).for_each(|user| shares[*user] += 1);
+    let mut shares: Vec<u32> = demands.iter().map(|it| upto(it, level)).collect();
+    let next = |user: usize, share: u32| {
+        let it = &demands[user];
+        let is_held = it.held > share;
+        (share < it.all()).then(|| Reverse((standing(share, it.weight), !is_held, Reverse(it.held), user)))
+    };
+    let mut wants_more: BinaryHeap<_> = (0..demands.len()).filter_map(|user| next(user, shares[user])).collect();
+    for _ in sum(level)..u64::from(capacity) {
+        let Some(Reverse((.., user))) = wants_more.pop() else { break };
+        shares[user] += 1;
+        wants_more.extend(next(user, shares[user]));
+    }
     shares
 }
 

@@ -2,28 +2,35 @@ use super::*;
 use proptest::prelude::*;
 
 fn demand(held: u32, waiting: u32) -> Demand {
-    Demand { held, movable: held, waiting }
+    Demand { held, movable: held, waiting, ..Demand::default() }
+}
+
+fn weighted(weight: u32, held: u32, waiting: u32) -> Demand {
+    Demand { weight, ..demand(held, waiting) }
 }
 
 /// Users that together hold no more than the capacity.
 fn executor() -> impl Strategy<Value = (u32, Vec<Demand>)> {
-    let user = (0u32..12, 0u32..12, 0u32..12);
+    let user = (0u32..12, 0u32..12, 0u32..12, 1u32..5);
     (1u32..24, proptest::collection::vec(user, 1..7)).prop_map(|(capacity, users)| {
         let mut free = capacity;
-        let users = users.into_iter().map(|(held, fixed, waiting)| {
+        let users = users.into_iter().map(|(held, fixed, waiting, weight)| {
             let held = held.min(free);
             free -= held;
-            Demand { held, movable: held.saturating_sub(fixed), waiting }
+            Demand { weight, held, movable: held.saturating_sub(fixed), waiting }
         });
         (capacity, users.collect())
     })
 }
 
-/// A free place goes to the waiting user that holds fewest.
+/// A free place goes to the waiting user that holds fewest for its weight.
 fn give_free(capacity: u32, users: &mut [Demand]) -> u32 {
     let mut given = 0;
     while users.iter().map(|it| it.held).sum::<u32>() < capacity {
-        let Some(next) = users.iter_mut().filter(|it| it.waiting > 0).min_by_key(|it| it.held) else { break };
+        let Some(next) = users.iter_mut().filter(|it| it.waiting > 0).min_by_key(|it| standing(it.held, it.weight))
+        else {
+            break;
+        };
         (next.held, next.movable, next.waiting) = (next.held + 1, next.movable + 1, next.waiting - 1);
         given += 1;
     }
@@ -48,8 +55,28 @@ fn a_place_that_cannot_be_divided_stays_where_it_is() {
 }
 
 #[test]
+fn a_user_with_twice_the_weight_gets_twice_the_places() {
+    assert_eq!(shares(6, &[weighted(2, 0, 9), weighted(1, 0, 9)]), [4, 2]);
+    assert_eq!(asked(6, &[weighted(1, 6, 0), weighted(2, 0, 9)]), [4, 0]);
+    assert_eq!(asked(6, &[weighted(2, 4, 2), weighted(1, 2, 4)]), [0, 0], "it is divided");
+    for (one, other) in [(2, 3), (1, 4)] {
+        assert_eq!(asked(5, &[weighted(1, one, 9), weighted(2, other, 9)]), [0, 0], "both are fair");
+    }
+    assert_eq!(shares(6, &[weighted(2, 0, 1), weighted(1, 0, 9)]), [1, 5], "what a user does not want others get");
+    assert_eq!(shares(9, &[weighted(3, 0, 9), weighted(2, 0, 9), weighted(1, 0, 9)]), [5, 3, 1]);
+}
+
+#[test]
+fn a_large_weight_leaves_no_user_without_a_place() {
+    assert_eq!(shares(4, &[weighted(MOST_WEIGHT, 0, 9), weighted(1, 0, 9)]), [3, 1]);
+    assert_eq!(shares(1, &[weighted(1, 1, 0), weighted(MOST_WEIGHT, 0, 9)]), [1, 0], "a user keeps its only place");
+    assert!(standing(MOST_WEIGHT - 2, MOST_WEIGHT - 1) > standing(MOST_WEIGHT - 3, MOST_WEIGHT - 1));
+    assert_eq!(standing(1, 2), standing(2, 3));
+}
+
+#[test]
 fn ranks_keep_their_places() {
-    let ranks = Demand { held: 4, movable: 0, waiting: 0 };
+    let ranks = Demand { movable: 0, ..demand(4, 0) };
     assert_eq!(asked(4, &[ranks, demand(0, 2)]), [0, 0]);
     assert_eq!(asked(6, &[ranks, demand(2, 0), demand(0, 2)]), [0, 0, 0]);
     assert_eq!(asked(4, &[Demand { movable: 1, ..ranks }, demand(0, 2)]), [1, 0]);
@@ -86,8 +113,11 @@ proptest! {
         prop_assert_eq!(shares.iter().sum::<u32>(), wanted.min(capacity), "no place is left while a user wants one");
         for (one, share) in users.iter().zip(&shares) {
             prop_assert!(*share <= one.all());
-            let most = shares.iter().max().copied().unwrap_or_default();
-            prop_assert!(*share == one.all() || most <= share + 1, "{:?}", shares);
+            let next = standing(*share, one.weight);
+            let last = |(it, share): (&Demand, &u32)| if *share > 1 { standing(share - 1, it.weight) } else { 0 };
+            let most = users.iter().zip(&shares).map(last).max().unwrap_or_default();
+            prop_assert!(*share == one.all() || most <= next || *share == 0, "{:?}", shares);
+            prop_assert!(*share > 0 || one.all() == 0 || shares.iter().all(|it| *it <= 1), "{:?}", shares);
         }
         let wanting = users.iter().filter(|it| it.all() > 0).count() as u32;
         for (one, share) in users.iter().zip(&shares).filter(|_| wanting <= capacity) {
@@ -129,8 +159,10 @@ proptest! {
         prop_assert_eq!(moved, claimed, "no place moves twice");
         prop_assert!(claims(capacity, &users).iter().all(|claim| *claim == 0), "{:?}", users);
         for it in users.iter().filter(|it| it.waiting > 0) {
-            let most = users.iter().map(|it| it.held).max().unwrap_or_default();
-            prop_assert!(most <= it.held + 1, "{:?}", users);
+            let last = |it: &Demand| if it.held > 1 { standing(it.held - 1, it.weight) } else { 0 };
+            let most = users.iter().map(last).max().unwrap_or_default();
+            prop_assert!(it.held == 0 || most <= standing(it.held, it.weight), "{:?}", users);
+            prop_assert!(it.held > 0 || users.iter().all(|it| it.held <= 1), "{:?}", users);
         }
     }
 }

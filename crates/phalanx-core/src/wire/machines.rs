@@ -7,6 +7,7 @@
 use super::Given;
 use super::ranks::{FromRank, ToRank};
 use crate::level::LevelSet;
+use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
@@ -92,6 +93,51 @@ pub enum Exit {
     Unseen(String),
 }
 
+/// How the places of an executor are used, as far as one of its users may know. No other user is named.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// All places.
+    pub capacity: u32,
+    /// Places that the user's own programs hold.
+    pub own: u32,
+    /// Places that other users hold.
+    pub others: u32,
+    /// How many other users hold places.
+    pub users: u32,
+    /// How many users wait for places.
+    pub waiting: u32,
+    /// The user's number among those, from 1 on, in the order in which free places are given. 0: the user does not wait.
+    pub turn: u32,
+}
+
+impl Usage {
+    /// Who holds the places, for the user. `None`: they are all free.
+    pub fn holders(&self) -> Option<String> {
+        let own = (self.own > 0).then(|| format!("{} by your own programs", self.own));
+        let users = if self.users == 1 { "another user".to_owned() } else { format!("{} other users", self.users) };
+        let others = (self.others > 0).then(|| format!("{} by {users}", self.others));
+        let all: Vec<String> = own.into_iter().chain(others).collect();
+        (!all.is_empty()).then(|| all.join(" and "))
+    }
+
+    /// The user's number in the queue, for the user. `None`: the user does not wait.
+    pub fn queue(&self) -> Option<String> {
+        (self.turn > 0).then(|| match self.waiting {
+            0 | 1 => "no other user waits".to_owned(),
+            all => format!("of {all} users who wait you are number {}", self.turn),
+        })
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (taken, capacity) = (self.own.saturating_add(self.others), self.capacity);
+        write!(f, "{taken} of {capacity} places are taken")?;
+        self.holders().iter().try_for_each(|holders| write!(f, ", {holders}"))?;
+        self.queue().iter().try_for_each(|queue| write!(f, "; {queue}"))
+    }
+}
+
 /// From a launcher to a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
@@ -129,8 +175,8 @@ pub enum ToMachine {
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum FromMachine {
     /// The number of ranks that this machine can have, how many places are free now for the asking program, and how many
-    /// would be if other users gave back what they have above their shares (`fair`).
-    Offer { capacity: u32, free: u32, fair: u32, phalanx: String },
+    /// would be if other users gave back what they have above their shares (`fair`). `usage`: who holds the places.
+    Offer { capacity: u32, free: u32, fair: u32, usage: Usage, phalanx: String },
     /// The places are reserved. For each machine, the levels that links with its ranks may have, for each mark. The
     /// certificate, in DER, is the one with which the ranks here can act for their user.
     Begun { levels: Vec<[LevelSet; 3]>, certificate: Vec<u8> },

@@ -1,6 +1,6 @@
 //! The messages of each conversation. Bulk data (code, tokens, an error) is in the frame's body.
 
-use super::machines::Kind;
+use super::machines::{Kind, Usage};
 use super::{News, Shape};
 use crate::cage::Report as CageReport;
 use crate::ids::{FiringId, ProgramId};
@@ -165,4 +165,7 @@ pub enum FromExecutor {
     Share { keep: Option<u32>, patience: u32 },
     /// The executor has taken this interpreter for another user.
     Taken { request: u32 },
+    /// Requests of the user wait here, because the places are taken as `usage` says; `None`: none waits any more. A later message
+    /// replaces an earlier one.
+    Waits { usage: Option<Usage> },
 }

@@ -42,6 +42,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const TICKS_OF_IDLE_MEMORY: u32 = 3;
 /// An interpreter that is not ready after this long is given up.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
+/// Least time between two lines that tell the user what is waited for.
+const BETWEEN_LINES: Duration = Duration::from_secs(3);
 /// Interval at which control threads check whether the manager is closed.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -61,7 +63,12 @@ pub struct Options {
     pub show: Option<Show>,
     /// Whether interpreters of other machines may use the spaces that are in code and tasks.
     pub gives: bool,
+    /// Tells the user what the manager waits for. `None`: it is not told.
+    pub tell: Option<Tell>,
 }
+
+/// Tells the user a line. It is called in a thread of its own.
+pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
 /// Computes programs on recruited interpreters. Closing it ends everything it started.
 pub struct Manager {
@@ -82,6 +89,7 @@ struct Core {
     /// What interpreters may use in the user's name.
     scope: Mutex<Scope>,
     gives: bool,
+    tell: Option<Tell>,
     source: Box<dyn Source>,
     /// Whether the contract wants as many interpreters as there are.
     wants_all: bool,
@@ -109,6 +117,7 @@ impl Manager {
             prints: Prints::new(options.show),
             scope: Mutex::default(),
             gives: options.gives,
+            tell: options.tell,
             source,
             wants_all,
             next_id: AtomicU32::new(1),
@@ -463,11 +472,31 @@ impl Core {
         phalanx_net::body::trim();
     }
 
+    /// Tells the user what requests for interpreters wait for: when that is new, and every few seconds at most. `told`: the last line,
+    /// and when it was told.
+    fn tell_waits(&self, told: &mut (String, Option<Instant>)) {
+        let Some(tell) = &self.tell else { return };
+        if told.1.is_some_and(|when| when.elapsed() < BETWEEN_LINES) {
+            return;
+        }
+        let Some(waits) = self.source.waits() else { return };
+        let (wanted, here) = (lock(&self.engine).wanted(), lock(&self.seats).len());
+        let line = format!("waiting for interpreters: {wanted} are wanted, {here} are here; {waits}");
+        if line == told.0 {
+            return;
+        }
+        *told = (line.clone(), Some(Instant::now()));
+        let tell = tell.clone();
+        // The function may block, and this thread notices silent interpreters.
+        let _ = thread::Builder::new().name("phalanx-tell".into()).spawn(move || tell(line));
+    }
+
     /// The ticking thread: checks signs of life and gives the engine its ticks, until the manager is closed.
     fn tick(&self) {
         let mut delegated = Instant::now();
         let offered = || self.wants_all.then(|| self.source.offered());
         let mut last_offered = offered();
+        let mut told = (String::new(), None);
         for ticks in 1u32.. {
             if self.closed.load(Ordering::Acquire) {
                 return;
@@ -482,6 +511,7 @@ impl Core {
                 let _ = self.delegate_to_all(); // the same key has signed before
             }
             let signs: Vec<Event> = lock(&self.seats).values().filter_map(|seat| seat.sign_of_life()).collect();
+            self.tell_waits(&mut told);
             let shares = self.source.shares();
             let offered = offered();
             let changed = offered.filter(|_| last_offered != offered);

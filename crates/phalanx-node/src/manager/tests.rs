@@ -97,6 +97,7 @@ fn computing(interpreters: u32) -> (Arc<Manager>, Receiver<Asked>, RunId, Arc<Ma
         journal: None,
         show: None,
         gives: true,
+        tell: None,
     };
     let manager = Arc::new(Manager::start(Box::new(Threads(Mutex::new(tell))), options).expect("starts"));
     let program = manager.stage(Graph::chain(1), Bytes::from_static(b"code"), Marks { code: false, data: Vec::new() });

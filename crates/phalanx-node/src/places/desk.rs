@@ -11,8 +11,9 @@ mod waiting;
 
 use super::{Holder, Kept, Model, PATIENCE, Places, Share, State};
 use crate::quota::Entered;
-use phalanx_core::fairness::{self, Demand, from_largest};
+use phalanx_core::fairness::{self, Demand, from_largest, standing};
 use phalanx_core::level::Levels;
+use phalanx_core::wire::machines::Usage;
 use phalanx_net::sync::lock;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -64,6 +65,10 @@ pub struct Look {
     pub refused: Vec<Request>,
     /// How many interpreters the link may keep. `None`: all.
     pub keep: Option<u32>,
+    /// Who holds the places, if requests of this link waited.
+    pub usage: Option<Usage>,
+    /// Whether requests of this link wait on, and other users are asked to give places back.
+    pub waits: bool,
     /// The links, of any user, that did not give places back in time.
     pub overdue: Vec<Overdue>,
 }
@@ -158,12 +163,15 @@ impl Places {
         let asked = state.ask(self.capacity);
         let given = state.desk.given.remove(&session).unwrap_or_default();
         let overdue = state.take_overdue(&asked, now);
+        let waiting = state.desk.waiting.oldest(session).map(|oldest| oldest.holder.user.clone());
+        let usage = waiting.map(|user| state.usage(self.capacity, &user));
         let refused = state.refuse(self.capacity, session, now, !asked.is_empty());
         if !refused.is_empty() {
             self.given_back.notify_all(); // places that were kept for these requests
         }
         let keep = asked.get(&session).map(|count| state.desk.links[&session].interpreters - count);
-        Look { given, refused, keep, overdue }
+        let waits = state.desk.waiting.oldest(session).is_some_and(|oldest| oldest.waits);
+        Look { given, refused, keep, usage, waits, overdue }
     }
 
     /// The links that did not give places back in time. The caller takes the places.
@@ -251,7 +259,8 @@ impl State {
             taken.saturating_add(kept_from(&it.holder.user)) < capacity && room > 0
         };
         let firsts = waiting.users().filter_map(|user| Some((user, waiting.first(user, fits)?)));
-        let next = firsts.min_by_key(|(user, (turn, _))| (held.get(*user).copied().unwrap_or_default(), *turn));
+        let stands = |user: &str| standing(held.get(user).copied().unwrap_or_default(), self.weight(user));
+        let next = firsts.min_by_key(|(user, (turn, _))| (stands(user), *turn));
         let (session, number) = next.map(|(_, (_, it))| (it.session, it.number))?;
         self.desk.waiting.remove(session, number)
     }
@@ -262,12 +271,31 @@ impl State {
     }
 
     /// The places that each user has.
-    fn held(&self) -> HashMap<String, u32> {
+    pub(super) fn held(&self) -> HashMap<String, u32> {
         let mut held = HashMap::new();
         for (holder, used) in &self.used {
             *held.entry(holder.user.clone()).or_default() += used.iter().max().copied().unwrap_or_default();
         }
         held
+    }
+
+    /// The weight of a user.
+    pub(super) fn weight(&self, user: &str) -> u32 {
+        self.weights.get(user).copied().unwrap_or(1)
+    }
+
+    /// How many users wait, and the number of this one among them in the order in which free places are given. 0: it does not wait.
+    pub(super) fn queue(&self, user: &str) -> (u32, u32) {
+        let place = |user: &str, it: &Demand| {
+            let first = self.desk.waiting.first(user, |_| true).map_or(u64::MAX, |(turn, _)| turn);
+            (standing(it.held, it.weight), first, user.to_owned())
+        };
+        let demands = self.demands();
+        let waiting = demands.iter().filter(|(_, it)| it.waiting > 0).map(|(user, it)| place(user, it));
+        let places: Vec<_> = waiting.collect();
+        let own = places.iter().find(|(.., other)| other == user);
+        let turn = own.map_or(0, |own| 1 + places.iter().filter(|other| *other < own).count() as u32);
+        (places.len() as u32, turn)
     }
 
     /// What each user has and wants.
@@ -285,6 +313,7 @@ impl State {
             let demand = demands.entry(user).or_default();
             demand.waiting = demand.waiting.saturating_add(count);
         }
+        demands.iter_mut().for_each(|(user, demand)| demand.weight = self.weight(user));
         self.cut_to_lent(&mut demands);
         demands
     }
@@ -315,7 +344,7 @@ impl State {
     /// How many places ranks of a program can have, if other users give back what is above their shares.
     pub(super) fn fair(&self, capacity: u32, holder: &Holder) -> u32 {
         let mut demands = self.demands();
-        demands.entry(&holder.user).or_default();
+        demands.entry(&holder.user).or_default().weight = self.weight(&holder.user);
         let Some(user) = demands.keys().position(|user| *user == holder.user) else { return 0 };
         let all: Vec<Demand> = demands.values().copied().collect();
         self.movable(holder).saturating_add(fairness::reach(capacity, &all, user, capacity))

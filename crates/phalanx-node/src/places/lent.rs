@@ -70,7 +70,7 @@ impl State {
     pub(super) fn lent_fair(&self, holder: &Holder) -> u32 {
         let Some((grid, most)) = self.lent(&holder.user) else { return u32::MAX };
         let mut demands = self.demands();
-        demands.entry(&holder.user).or_default();
+        demands.entry(&holder.user).or_default().weight = self.weight(&holder.user);
         demands.retain(|user, _| grid_of(user) == Some(grid));
         let Some(user) = demands.keys().position(|user| *user == holder.user) else { return 0 };
         let all: Vec<Demand> = demands.into_values().collect();

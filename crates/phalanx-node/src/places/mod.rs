@@ -12,6 +12,7 @@ pub use desk::{Given, Overdue, Request, SHARE_PATIENCE, Wanted};
 pub use lent::known_as;
 
 use desk::Desk;
+use phalanx_core::wire::machines::Usage;
 use phalanx_net::sync::lock;
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -55,6 +56,7 @@ struct State {
     /// The most places of each grid to which the machine is lent.
     lent: BTreeMap<String, u32>,
     desk: Desk,
+    weights: HashMap<String, u32>,
 }
 
 /// Handle for the places that one model of one program uses.
@@ -81,8 +83,10 @@ impl Drop for Kept {
 }
 
 impl Places {
-    pub fn new(capacity: u32) -> Arc<Places> {
-        Arc::new(Places { capacity, state: Mutex::default(), given_back: Condvar::new() })
+    /// `weights`: how many places users get for each place of a user that is not named.
+    pub fn new(capacity: u32, weights: HashMap<String, u32>) -> Arc<Places> {
+        let state = State { weights, ..State::default() };
+        Arc::new(Places { capacity, state: Mutex::new(state), given_back: Condvar::new() })
     }
 
     /// How many places are in use, and how many of them each user's ranks use.
@@ -101,6 +105,16 @@ impl Places {
 }
 
 impl State {
+    /// Who holds the places, and who waits for some, as far as a user may know.
+    fn usage(&self, capacity: u32, user: &str) -> Usage {
+        let held = self.held();
+        let own = held.get(user).copied().unwrap_or_default();
+        let others = held.iter().filter(|(other, _)| *other != user).map(|(_, count)| *count);
+        let (users, others) = (others.clone().filter(|count| *count > 0).count() as u32, others.sum());
+        let (waiting, turn) = self.queue(user);
+        Usage { capacity, own, others, users, waiting, turn }
+    }
+
     /// Places in use, over all programs.
     fn total(&self) -> u32 {
         self.used.values().map(|used| used.iter().max().copied().unwrap_or_default()).sum()
@@ -130,6 +144,11 @@ impl Share {
     /// How many more places the model can take. Places that other users wait for, within their shares, do not count.
     pub fn free(&self) -> u32 {
         self.places.capacity.saturating_sub(self.taken(&lock(&self.places.state)))
+    }
+
+    /// Who holds the places, and who waits for some, as far as the user may know.
+    pub fn usage(&self) -> Usage {
+        lock(&self.places.state).usage(self.places.capacity, &self.holder.user)
     }
 
     fn taken(&self, state: &State) -> u32 {
@@ -187,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_models_of_a_program_use_the_same_places() {
-        let places = Places::new(4);
+        let places = Places::new(4, HashMap::new());
         let interpreters = share(&places, "ada", 1, Model::Interpreters);
         let ranks = share(&places, "ada", 1, Model::Ranks);
         let kept = interpreters.keep(4).map(drop).is_ok().then(|| interpreters.keep(4));
@@ -201,7 +220,7 @@ mod tests {
 
     #[test]
     fn places_in_use_are_counted_once_and_ranks_by_user() {
-        let places = Places::new(9);
+        let places = Places::new(9, HashMap::new());
         let keep =
             |user, program, model, count| share(&places, user, program, model).keep(count).expect("there is room");
         let _kept = [
@@ -214,8 +233,30 @@ mod tests {
     }
 
     #[test]
+    fn a_user_is_told_who_holds_the_places_and_no_other_users_name() {
+        let places = Places::new(4, HashMap::new());
+        let ranks = |user, program| share(&places, user, program, Model::Ranks);
+        assert_eq!(ranks("ada", 1).usage().to_string(), "0 of 4 places are taken");
+        let _ada = ranks("ada", 1).keep(1).expect("all are free");
+        let _bob = ranks("bob", 2).keep(2).expect("three are free");
+        let mine = ranks("ada", 3);
+        let told = "3 of 4 places are taken, 1 by your own programs and 2 by another user";
+        assert_eq!(mine.usage().to_string(), told);
+        let _eve = ranks("eve", 4).keep(1).expect("one is free");
+        assert_eq!(mine.usage().holders().as_deref(), Some("1 by your own programs and 3 by 2 other users"));
+        let wanted = mine.want(1, None);
+        assert!(mine.usage().to_string().ends_with("; no other user waits"), "{}", mine.usage());
+        let _others = (ranks("bob", 2).want(1, None), ranks("zoe", 5).want(1, None));
+        let turns = ["zoe", "ada", "bob"].map(|user| ranks(user, 9).usage().turn);
+        assert_eq!(turns, [1, 2, 3], "the user with fewest places is first");
+        assert!(mine.usage().to_string().ends_with("; of 3 users who wait you are number 2"));
+        drop(wanted);
+        assert_eq!((mine.usage().turn, mine.usage().waiting), (0, 2));
+    }
+
+    #[test]
     fn two_uses_of_one_model_need_a_place_each() {
-        let places = Places::new(2);
+        let places = Places::new(2, HashMap::new());
         let (one, other) = (share(&places, "ada", 1, Model::Ranks), share(&places, "ada", 1, Model::Ranks));
         let _kept = one.keep(2).expect("all are free");
         assert_eq!(other.take(1), Err(2));
@@ -223,7 +264,7 @@ mod tests {
 
     #[test]
     fn other_programs_and_other_users_share_nothing() {
-        let places = Places::new(4);
+        let places = Places::new(4, HashMap::new());
         let _interpreters = share(&places, "ada", 1, Model::Interpreters).keep(2).expect("all are free");
         let _ranks = share(&places, "ada", 1, Model::Ranks).keep(3).expect("two are its own, two are free");
         for other in [share(&places, "ada", 2, Model::Ranks), share(&places, "eve", 1, Model::Ranks)] {

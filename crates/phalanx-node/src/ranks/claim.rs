@@ -70,6 +70,7 @@ mod tests {
     use crate::places::{Holder, Model, Places, Share};
     use std::any::Any;
     use std::cell::Cell;
+    use std::collections::HashMap;
     use std::sync::Barrier;
 
     type Executors = [Share];
@@ -77,7 +78,10 @@ mod tests {
 
     fn executors(capacities: &[u32]) -> Vec<Share> {
         let holder = Holder { user: "ada".to_owned(), program: [0; 16] };
-        capacities.iter().map(|capacity| Places::new(*capacity).share(holder.clone(), Model::Ranks)).collect()
+        capacities
+            .iter()
+            .map(|capacity| Places::new(*capacity, HashMap::new()).share(holder.clone(), Model::Ranks))
+            .collect()
     }
 
     fn look(executors: &Executors) -> Result<Vec<(Offer, Share)>, Miss> {

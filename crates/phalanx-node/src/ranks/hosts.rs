@@ -14,7 +14,7 @@ use crate::dialler::{Dialler, is_unexpected};
 use crate::explain::stronger;
 use bytes::Bytes;
 use phalanx_core::level::{Agreed, Level, LevelSet, Levels, Mark, Policy};
-use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
+use phalanx_core::wire::machines::{FromMachine, MOST_PIECE, Part, Source, ToMachine, Usage, WINDOW};
 use phalanx_core::wire::ranks::{FromRank, ToRank};
 use phalanx_core::wire::{decode, encode};
 use phalanx_net::address::Address;
@@ -62,6 +62,8 @@ pub struct Room {
     pub free: u32,
     /// How many would be free if other users gave back what they have above their shares.
     pub fair: u32,
+    /// Who holds the places.
+    pub usage: Usage,
 }
 
 /// Why an executor does not take part.
@@ -133,9 +135,9 @@ impl Host {
     pub fn ask(&self, program: [u8; 16], wants: u32) -> Result<Room, String> {
         self.tell(&ToMachine::Ask { program, wants });
         match self.answer(DIAL_PATIENCE)? {
-            FromMachine::Offer { free, fair, phalanx, .. } => {
+            FromMachine::Offer { free, fair, usage, phalanx, .. } => {
                 check_version(&self.address, &phalanx)?;
-                Ok(Room { free, fair })
+                Ok(Room { free, fair, usage })
             }
             _ => Err(format!("{} offers nothing", self.address)),
         }

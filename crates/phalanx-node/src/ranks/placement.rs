@@ -1,7 +1,7 @@
 //! Placement: which machine gets which ranks.
 
 use super::job::Block;
-use phalanx_core::wire::machines::{Part, Program};
+use phalanx_core::wire::machines::{Part, Program, Usage};
 use phalanx_net::address::Address;
 use phalanx_net::identity::random_token;
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub struct Offer {
     pub address: Option<Address>,
     /// Number of free places.
     pub free: u32,
+    /// Who holds the others.
+    pub usage: Usage,
     /// For a restarted program: how many ranks it had here, and the machine's number in it.
     pub had: u32,
     pub place: Option<usize>,
@@ -139,7 +141,11 @@ pub fn enough(places: u32, free: &[(String, u32)]) -> Result<(), String> {
 }
 
 fn told(offers: &[Offer]) -> String {
-    let told: Vec<String> = offers.iter().map(|Offer { name, free, .. }| format!("{name} has {free}")).collect();
+    let tell = |Offer { name, free, usage, .. }: &Offer| match usage.holders() {
+        Some(_) => format!("{name} has {free} ({usage})"),
+        None => format!("{name} has {free}"),
+    };
+    let told: Vec<String> = offers.iter().map(tell).collect();
     if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) }
 }
 
@@ -218,6 +224,11 @@ mod tests {
         let error = fill(Some(4), &offers(&[2, 1])).expect_err("they do not fit");
         assert_eq!(error, "4 processes were asked for, but 3 places are free: lab0 has 2, lab1 has 1");
         assert!(fill(None, &offers(&[0])).is_err());
+        let mut taken = offers(&[0]);
+        taken[0].usage = Usage { capacity: 2, own: 1, others: 1, users: 1, waiting: 2, turn: 2 };
+        let error = fill(Some(1), &taken).expect_err("it does not fit");
+        let who = "2 of 2 places are taken, 1 by your own programs and 1 by another user; of 2 users who wait you are number 2";
+        assert_eq!(error, format!("1 processes were asked for, but 0 places are free: lab0 has 0 ({who})"));
         assert!(fill(Some(5000), &offers(&[9000])).is_err());
     }
 

@@ -92,7 +92,7 @@ pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
         files: 0,
     };
     let mut pulse = Pulse::new();
-    let held = Cell::new(Held::default());
+    let (held, waits) = (Cell::new(Held::default()), Cell::new(false));
     let on_frame = |frame: Frame| {
         let received = serving.files;
         if let Err(error) = serving.on_frame(frame) {
@@ -100,10 +100,14 @@ pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
         }
         let holds = serving.places.is_some() || serving.wanted.is_some();
         held.set(held.get().after(holds, serving.files > received, Instant::now()));
+        waits.set(serving.wanted.is_some());
     };
     reader.run(PAUSE, on_frame, |link| {
         pulse.pause(link, &FromMachine::Beat);
-        (terms.take_overdue)();
+        // Places are taken for those that wait, and each link does it for its own user's requests.
+        if waits.get() {
+            (terms.take_overdue)();
+        }
         if held.get().is_too_long(Instant::now()) {
             let reason = format!("the places were held for {} s, and no rank was started", HOLD.as_secs());
             tell(link, &FromMachine::Refused { reason });
@@ -218,7 +222,8 @@ impl Serving<'_> {
         let earlier = self.wanted.take();
         self.wanted = (self.part.is_none() && wants > 0).then(|| share.want(wants, earlier));
         let (capacity, free, fair) = (self.terms.capacity, share.free(), share.fair());
-        tell(self.link, &FromMachine::Offer { capacity, free, fair, phalanx: self.terms.phalanx.0.clone() });
+        let usage = share.usage();
+        tell(self.link, &FromMachine::Offer { capacity, free, fair, usage, phalanx: self.terms.phalanx.0.clone() });
     }
 
     fn begin(&mut self, mut part: Part, machine: u32, machines: Vec<IpAddr>, program: [u8; 16]) -> io::Result<()> {

@@ -39,6 +39,8 @@ const RESTARTED: &str = "a program that is started again from its checkpoints st
 /// How long a launcher waits for places of other users: until an executor takes them, which is after ten seconds, and some.
 const ROOM_PATIENCE: Duration = Duration::from_secs(15);
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
+/// Least time between two lines that tell the user who holds places.
+const BETWEEN_LINES: Duration = Duration::from_secs(1);
 
 /// What a start needs.
 pub struct Starting {
@@ -230,20 +232,20 @@ impl Starting {
     /// until those give places back. The error says why there is no room.
     fn find_room(&self, hosts: &Hosts, reached: &mut [Host], asked: u32) -> Result<Choice, String> {
         let began = Instant::now();
-        let mut wanted = None;
+        let (mut wanted, mut said) = (None, (String::new(), began));
         loop {
             let why = match fill(Some(asked.into()), &self.offers(hosts, reached, |room| room.free)) {
                 Ok(choice) => return Ok(choice),
                 Err(why) => why,
             };
             match (fill(Some(asked.into()), &self.offers(hosts, reached, |room| room.fair)), &wanted) {
-                (Ok(choice), None) => {
-                    self.output.say(&format!("{why}; waiting for other users to give places back"));
-                    wanted = Some(choice);
-                }
-                (Ok(choice), Some(_)) => wanted = Some(choice),
+                (Ok(choice), _) => wanted = Some(choice),
                 (Err(_), None) => return Err(why),
                 (Err(_), Some(_)) => {} // yet another user waits, perhaps not for long
+            }
+            if said.0.is_empty() || (said.0 != why && said.1.elapsed() >= BETWEEN_LINES) {
+                self.output.say(&format!("{why}; waiting for other users to give places back"));
+                said = (why.clone(), Instant::now());
             }
             if began.elapsed() >= ROOM_PATIENCE {
                 return Err(format!("{why}; other users did not give enough back in {} s", ROOM_PATIENCE.as_secs()));
@@ -269,6 +271,7 @@ impl Starting {
         Offer {
             name: host.name.clone(),
             free: hosts.most.unwrap_or(u32::MAX).min(free),
+            usage: host.room.usage,
             had,
             place,
             is_left: self.left.contains(&host.address),

@@ -50,6 +50,7 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
             | FromExecutor::Share { .. }
             | FromExecutor::Taken { .. }
             | FromExecutor::News(_)
+            | FromExecutor::Waits { .. }
             | FromExecutor::Beat { .. } => {}
         };
         reader.poll(Duration::from_millis(100), &mut on_frame).unwrap();

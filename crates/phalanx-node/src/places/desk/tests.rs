@@ -17,7 +17,12 @@ fn user(session: u64) -> &'static str {
 
 impl Machine {
     fn new(capacity: u32) -> Machine {
-        let (places, quota) = (Places::new(capacity), Quota::new("requests", 1000, 1000));
+        Machine::with(capacity, &[])
+    }
+
+    fn with(capacity: u32, weights: &[(&str, u32)]) -> Machine {
+        let weights = weights.iter().map(|(user, weight)| ((*user).to_owned(), *weight)).collect();
+        let (places, quota) = (Places::new(capacity, weights), Quota::new("requests", 1000, 1000));
         Machine { places, quota, began: Instant::now(), running: HashMap::new(), numbers: 0 }
     }
 
@@ -387,4 +392,44 @@ fn ranks_of_users_of_another_grid_get_no_more_than_is_lent() {
     assert_eq!((machine.has(40), ranks.free()), (1, 0));
     machine.places.lend("campus", None);
     assert_eq!(machine.places.share(holder(31), Model::Ranks).free(), 0, "nothing is lent any more");
+}
+
+#[test]
+fn a_user_with_twice_the_weight_gets_twice_the_places() {
+    let mut machine = Machine::with(3, &[("bob", 2)]);
+    machine.request(0, 3, 0);
+    machine.look(0, 0);
+    assert_eq!(machine.has(0), 3);
+    machine.request(10, 3, 100);
+    machine.look(10, 100);
+    assert_eq!(machine.look(0, 100).0, Some(1), "ada keeps one of three");
+    machine.give_back(0);
+    machine.give_back(0);
+    machine.request(0, 2, 150); // ada wants them again
+    machine.look(0, 200);
+    machine.look(10, 200);
+    assert_eq!((machine.has(0), machine.has(10)), (1, 2));
+    assert_eq!(machine.look(10, 300).0, None, "it is divided");
+}
+
+#[test]
+fn a_link_whose_requests_wait_is_told_who_holds_the_places() {
+    let mut machine = Machine::new(2);
+    machine.request(0, 2, 0);
+    assert_eq!(machine.places.look(10, machine.at(0)).usage, None);
+    machine.look(0, 0);
+    machine.request(10, 1, 100);
+    machine.request(20, 1, 100);
+    let look = machine.places.look(20, machine.at(100));
+    let told = "2 of 2 places are taken, 2 by another user; of 2 users who wait you are number 2";
+    assert_eq!((look.waits, look.usage.map(|usage| usage.to_string()).as_deref()), (true, Some(told)));
+    let look = machine.places.look(10, machine.at(100));
+    assert_eq!(look.usage.map(|usage| usage.turn), Some(1));
+    let look = machine.places.look(0, machine.at(100));
+    assert_eq!((look.waits, look.usage), (false, None), "it does not wait");
+    machine.request_with(1, 1, 100, false);
+    let look = machine.places.look(1, machine.at(1200));
+    assert_eq!((look.waits, look.refused.len()), (false, 1));
+    let told = "2 of 2 places are taken, 2 by your own programs";
+    assert_eq!(look.usage.map(|usage| usage.to_string()).as_deref(), Some(told), "another program of ada's");
 }
