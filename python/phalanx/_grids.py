@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import os
 import shlex
+import time
 import warnings
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from phalanx import _native
 from phalanx._identities import (
@@ -45,18 +47,25 @@ from phalanx.members import AT_HUB, LEADS, Member, from_json, is_address, is_nam
 from phalanx.requirements import Needs, read_labels
 from phalanx.words import StrPath
 
+if TYPE_CHECKING:
+    from phalanx.status import GridStatus
+
 #: The folder of the roots of grids that this account has founded, in :func:`home`.
 AUTHORITIES = "authorities"
 #: Further files of a grid's folder, and the folder of its hub.
 MEMBERS, LISTENING, HUB = "members.json", "listening.json", "hub"
 #: The end of addresses by which members are called instead of where they are: no domain of the internet has it.
 _DOMAIN = ".phalanx"
+#: Seconds between two questions whether a machine has come that has what is needed.
+_ASKED_AGAIN = 1.0
 #: Longest file that is read, in bytes: 100 000 members need 40 MB.
 _LONGEST = 64 << 20
 #: Most hubs of a grid.
 _MOST_HUBS = 64
 #: Most addresses of hubs that are kept when they change.
 _MOST_ADDRESSES = 8
+
+_log = logging.getLogger("phalanx")
 
 
 class Joined(NamedTuple):
@@ -142,11 +151,38 @@ class JoinedHosts(Hosts):
     def meeting(self, needs: Needs, identity: StrPath | None = None) -> JoinedHosts:
         """The machines that have what is needed. Their executors say which programs they find.
 
+        If none has it, and the needs say so, this waits for one that has, and logs what it waits for.
+
         Raises
         ------
         RecruitError
             None has it. The error says which need no machine meets.
         """
+        hosts, until, said = self, time.monotonic() + needs.wait, ""
+        while True:
+            try:
+                return hosts._meeting(needs, identity)
+            except RecruitError as error:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise
+                if str(error) != said:
+                    said = str(error)
+                    _log.warning("waiting for a machine, for %.0f s at most: %s", left, said)
+            time.sleep(min(left, _ASKED_AGAIN))
+            hosts = self._now(identity) or hosts
+
+    def _now(self, identity: StrPath | None) -> JoinedHosts | None:
+        """The same machines as the hub names them now. None: no hub answers."""
+        try:
+            hosts = JoinedHosts(self.joined, ask_members(self.joined, identity))
+        except RecruitError:
+            return None
+        if self.growing is None:  # only some machines of the grid are meant
+            hosts = hosts.only(name for name in self.machines if name in hosts.machines)
+        return hosts
+
+    def _meeting(self, needs: Needs, identity: StrPath | None) -> JoinedHosts:
         self.to_recruit()
         facts = self.facts
         if needs.software:
@@ -378,6 +414,13 @@ def find_members(joined: Joined, identity: StrPath | None = None, programs: Iter
         )
         warnings.warn(text, stacklevel=2)
         return _last_members(file)
+
+
+def read_status(joined: Joined, identity: StrPath | None = None) -> GridStatus:
+    """What the executors of a grid run, and what its hub relays. Raises RecruitError if no hub answers."""
+    from phalanx.status import status_of  # dataclasses are slow to import
+
+    return status_of(joined.name, *_native.hub_status(*dialler_of(joined, identity)))
 
 
 def machines_of(name: str, identity: StrPath | None = None) -> JoinedHosts:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from phalanx import _native
-from phalanx._grids import JoinedHosts, find_members
+from phalanx._grids import JoinedHosts, find_members, read_status
 from phalanx._reach import Reach
 from phalanx.errors import RecruitError, SpaceError
 from phalanx.hosts import Hosts, Machines, is_file
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from phalanx.members import Member
     from phalanx.space import Space
     from phalanx.space._option_types import GridSpaceOptions
+    from phalanx.status import GridStatus
     from phalanx.transfer import CopyReport, Files, SyncReport
     from phalanx.transfer._copy import CopyOptions
     from phalanx.transfer._sync import SyncOptions
@@ -115,10 +116,38 @@ class Grid:
         >>> [member.name for member in px.Grid("lab").members() if member.is_here]  # doctest: +SKIP
         ['ws7', 'ws8']
         """
+        return find_members(self._joined().joined, self._reach.identity)
+
+    def status(self) -> GridStatus:
+        """What the machines of a joined grid run now, for whom, and which links its hub relays.
+
+        Executors tell their hub what they run when it changes, at most once a second. ``phalanx status --json`` prints
+        the same.
+
+        Returns
+        -------
+        phalanx.status.GridStatus
+
+        Raises
+        ------
+        RecruitError
+            This grid has no hub, or none answers.
+
+        Examples
+        --------
+        >>> import phalanx as px
+        >>> status = px.Grid("lab").status()  # doctest: +SKIP
+        >>> sum(it.used or 0 for it in status.executors)  # doctest: +SKIP
+        2
+        """
+        return read_status(self._joined().joined, self._reach.identity)
+
+    def _joined(self) -> JoinedHosts:
+        """The machines, if these are those of a joined grid."""
         hosts = self._reach.hosts
         if not isinstance(hosts, JoinedHosts):
             raise RecruitError("this grid has no hub that knows its members: name a joined one, as in px.Grid('lab')")
-        return find_members(hosts.joined, self._reach.identity)
+        return hosts
 
     def address(self, machine: str) -> str:
         """The address of a machine.

@@ -10,8 +10,6 @@ from typing import NamedTuple
 from phalanx import _native
 from phalanx.errors import ContractError
 
-#: A name of a program, or a label: `is_word` in phalanx-core/src/hub/needs.rs.
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 #: Most programs, and most labels.
 _MOST = 16
 #: An amount of memory: MB, GB and TB count in powers of 1000, MiB, GiB and TiB in powers of 1024.
@@ -35,6 +33,8 @@ class Needs(NamedTuple):
         Names of programs.
     label : tuple of str
         Labels that owners have given to their machines.
+    wait : float
+        Maximum seconds to wait for a machine that has all of it.
 
     Examples
     --------
@@ -48,6 +48,7 @@ class Needs(NamedTuple):
     gpu: int = 0
     software: tuple[str, ...] = ()
     label: tuple[str, ...] = ()
+    wait: float = 0
 
     def native(self) -> tuple[int, int, int, list[str], list[str]]:
         """The needs as the native core reads them.
@@ -69,6 +70,7 @@ def needs(
     gpu: int = 0,
     software: str | Iterable[str] = (),
     label: str | Iterable[str] = (),
+    wait: float = 0,
 ) -> Needs:
     """What a program needs of each machine that it runs on, in place of names of machines.
 
@@ -90,6 +92,9 @@ def needs(
         executor looks when it is asked, and again after a minute.
     label : str or iterable of str
         Labels, at most 16, which the machine's owner has given to it (``phalanx join --label lab-b``).
+    wait : float
+        Maximum seconds to wait for a machine that has all of it, if none is here; ``math.inf``: until one comes. The
+        program starts with the first. Meanwhile the log says what each member lacks, when that changes.
 
     Returns
     -------
@@ -115,6 +120,7 @@ def needs(
         _number("gpu", gpu),
         _words("software", "a program", software),
         _words("label", "a label", label),
+        _seconds(wait),
     )
 
 
@@ -147,10 +153,10 @@ def read_needs(text: str) -> Needs:
             words = ", ".join(f"{word}=" for word in Needs._fields)
             raise ContractError(f"{pair!r} is no need: write one of {words} with a value, and commas between needs")
         found.setdefault(name, []).append(value)
-    for name in ("cores", "memory", "gpu"):
+    for name in ("cores", "memory", "gpu", "wait"):
         if len(found.get(name, ())) > 1:
             raise ContractError(f"{name} is needed twice")
-    numbers = {name: _digits(name, found[name][0]) for name in ("cores", "gpu") if name in found}
+    numbers = {name: _digits(name, found[name][0]) for name in ("cores", "gpu", "wait") if name in found}
     lists = {name: found[name] for name in ("software", "label") if name in found}
     return needs(**numbers, **lists, memory=found.get("memory", ["0"])[0])  # type: ignore[arg-type]
 
@@ -175,6 +181,12 @@ def _number(name: str, number: object) -> int:
     return number
 
 
+def _seconds(wait: object) -> float:
+    if not isinstance(wait, int | float) or isinstance(wait, bool) or not wait >= 0:  # NaN is not
+        raise ContractError(f"wait is a number of seconds, 0 or more, not {wait!r:.40}")
+    return wait
+
+
 def _digits(name: str, text: str) -> int:
     if not re.fullmatch("[0-9]{1,18}", text):
         raise ContractError(f"{name} is a whole number, 0 or more, not {text!r:.40}")
@@ -195,7 +207,7 @@ def _bytes(memory: object) -> int:
 def _words(name: str, what: str, given: object) -> tuple[str, ...]:
     words = [given] if isinstance(given, str) else [*given] if isinstance(given, Iterable) else [given]
     for word in words:
-        if not isinstance(word, str) or not _WORD.fullmatch(word):
+        if not isinstance(word, str) or not _native.is_word(word):
             raise ContractError(
                 f"{name}={word!r:.80} is no name of {what}: it has letters, digits and . _ + -, begins with a letter "
                 "or digit, and is no path"

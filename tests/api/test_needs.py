@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import phalanx as px
 import pytest
 from api.joined import FakeHub, join, row
 from click.testing import CliRunner
-from phalanx import _native
+from phalanx import _grids, _native
 from phalanx._grids import JoinedHosts
 from phalanx.cli import commands
 from phalanx.requirements import Needs, read_labels, read_needs
+
+
+class Clock(NamedTuple):
+    """A clock of the test's own."""
+
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], None]
 
 
 @pytest.fixture
@@ -70,6 +77,7 @@ class TestWords:
         [{"cores": -1}, {"cores": 1.5}, {"cores": "2"}, {"cores": True}, {"cores": 1 << 63}, {"gpu": None}]
         + [{"memory": text} for text in ("much", "4 XB", "-1", "", "4 GB RAM", "9" * 13, "1e9", "4 iB", "٤ GB")]
         + [{"software": text} for text in ("/bin/sh", "../x", "a b", "", "-x", "é", "x" * 65, "a\n", ["a", 7])]
+        + [{"wait": seconds} for seconds in (-1, "2", None, True, float("nan"))]
         + [{"label": text} for text in ("a b", "a,b", "\x1b[2J", 7, None)]
         + [{"software": [f"a{number}" for number in range(17)]}],
         ids=repr,
@@ -79,8 +87,8 @@ class TestWords:
             px.needs(**wrong)
 
     def test_a_text_has_the_same_needs(self) -> None:
-        text = "cores=2, memory=4 GB,gpu=1,software=ffmpeg,software=sox,label=lab-b"
-        expected = px.needs(cores=2, memory="4 GB", gpu=1, software=["ffmpeg", "sox"], label="lab-b")
+        text = "cores=2, memory=4 GB,gpu=1,software=ffmpeg,software=sox,label=lab-b,wait=60"
+        expected = px.needs(cores=2, memory="4 GB", gpu=1, software=["ffmpeg", "sox"], label="lab-b", wait=60)
         assert read_needs(text) == expected
         assert read_needs("") == Needs()
 
@@ -165,6 +173,48 @@ class TestMembers:
             assert machines(px.needs(cores=8)) == ["ws8"]
         with pytest.warns(UserWarning, match="no hub"), pytest.raises(px.errors.RecruitError, match="has not said"):
             machines(px.needs(software="ffmpeg"))
+
+    def test_a_program_waits_for_a_machine_and_says_what_each_one_lacks(
+        self, hub: FakeHub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        rows, answers = hub.rows, 0
+        assert rows is not None
+        large = row("ws4", "10.0.0.4:7400", cores="32", memory="64000000000")
+        small = row("ws4", "10.0.0.4:7400", cores="16")
+
+        def sleep(seconds: float) -> None:
+            nonlocal answers
+            assert 0 < seconds <= 1
+            # The same machines, no hub, a machine that has too little, and at last one that has all.
+            hub.rows = [rows, None, [*rows, small], [*rows, large]][min(answers, 3)]
+            answers += 1
+
+        monkeypatch.setattr(_grids, "time", Clock(lambda: 0.0, sleep))
+        assert machines(px.needs(cores=32, wait=60)) == ["ws4"]
+        assert answers == 4
+        said = [record.getMessage() for record in caplog.records]
+        assert len(said) == 2, "once for each change"
+        assert said[0].startswith(
+            "waiting for a machine, for 60 s at most: no executor of the grid lab has 32 cores: odd"
+        )
+        assert "ws4 lacks 32 cores (it has 16)" in said[1]
+
+    def test_what_never_comes_is_an_error_after_the_wait(
+        self, hub: FakeHub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        now = 0.0
+
+        def sleep(seconds: float) -> None:
+            nonlocal now
+            now += seconds
+
+        monkeypatch.setattr(_grids, "time", Clock(lambda: now, sleep))
+        with pytest.raises(px.errors.RecruitError, match="has 64 cores: odd lacks 64 cores"):
+            machines(px.needs(cores=64, wait=2.5))
+        assert now == 2.5
+        only = px.Grid("lab").only("ws7").reach
+        with pytest.raises(px.errors.RecruitError, match=r"has 8 cores: ws7 lacks 8 cores \(it has 2\); the members"):
+            only.meeting(px.needs(cores=8, wait=1))
 
     @pytest.mark.parametrize("where", [None, "10.0.0.7:7400"])
     def test_needs_are_for_a_grid_with_a_hub(self, hub: FakeHub, where: str | None) -> None:

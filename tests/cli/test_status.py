@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import phalanx as px
 import pytest
 from api.joined import FakeHub, join
 from click.testing import CliRunner, Result
 from phalanx import _native
 from phalanx.cli import commands, status
 from phalanx.errors import RecruitError
+from phalanx.status import Relayed, RelayedLink, Running
 
 SINCE = 1_700_000_000
 
@@ -72,6 +74,22 @@ def test_a_table_says_who_runs_what_where(hub: Answers) -> None:
         "user ada to executor ws7: 5 MB in 7 s",
     ):
         assert text in told
+
+
+def test_a_program_gets_the_same_as_objects(hub: Answers) -> None:
+    running = ("ada", "interpreters", "private", True, 2, 3000)
+    link = (("user", "ada"), ("executor", "ws7"), 5, 7)
+    answer = ([executor("ws7", running, more=5), ("ws9", False, SINCE, None)], [link], 9, 10)
+    hub.all = [answer, answer]
+    found = px.Grid("lab").status()
+    ws7, ws9 = found.executors
+    assert (found.grid, ws7.name, ws7.interpreters, ws7.used, ws7.more) == ("lab", "ws7", 4, 1, 5)
+    assert ws7.running == (Running("ada", "interpreters", "private", True, 2, 3000),)
+    assert (ws9.is_here, ws9.used, ws9.running, ws9.since) == (False, None, (), ws7.since)
+    assert found.relayed == Relayed(9, 10, (RelayedLink("user ada", "executor ws7", 5, 7),))
+    assert found.to_json() == json.loads(call("--json", "lab").output)
+    with pytest.raises(RecruitError, match="no hub that knows its members"):
+        px.Grid().status()
 
 
 def test_json_has_everything(hub: Answers) -> None:

@@ -74,7 +74,7 @@ MODULES = {
         "_native",
         "_atomic _call _copying errors summary words",
         "members",
-        "_identities arrays hosts profile requirements security",
+        "_identities arrays hosts profile requirements security status",
         "_pickling _refusals lan",
         "_grids",
         "_reach",

@@ -141,7 +141,7 @@ struct Common {
 }
 
 impl Common {
-    fn new(capacity: u32, weights: BTreeMap<String, u32>) -> Common {
+    fn new(capacity: u32, weights: HashMap<String, u32>) -> Common {
         let most = most_links((most_open() / DESCRIPTORS).min(MOST_LINKS), THREADS);
         let quota = |what| Quota::new(what, most, most.div_ceil(4));
         let requests = requests_of_a_user(capacity);

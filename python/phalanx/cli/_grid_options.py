@@ -51,7 +51,7 @@ NEEDS = click.option(
     metavar="NEED=VALUE,...",
     callback=_read_needs,
     help="Use only machines of the grid that have this: cores=2, memory=4GB, gpu=1, software=ffmpeg, label=lab-b, with "
-    "commas between them. Several of software and label are allowed.",
+    "commas between them. Several of software and label are allowed. wait=600 waits so many seconds for one.",
 )
 
 GRID = click.option(

@@ -58,6 +58,20 @@ class Seconds(FloatType):
         return seconds
 
 
+def in_bytes(size: int) -> str:
+    """Bytes as people read them, in powers of 1000.
+
+    Examples
+    --------
+    >>> in_bytes(999), in_bytes(12_000_000)
+    ('999 B', '12 MB')
+    """
+    for unit, power in (("TB", 12), ("GB", 9), ("MB", 6), ("KB", 3)):
+        if size >= 10**power:
+            return f"{size / 10**power:.3g} {unit}"
+    return f"{size} B"
+
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 
 

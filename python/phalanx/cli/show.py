@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from phalanx.cli._console import console
+from phalanx.cli._numbers import in_bytes
 
 if TYPE_CHECKING:
     import phalanx as px
@@ -125,7 +126,7 @@ def _bill(summary: px.summary.Summary) -> Table:
     for heading in ("bytes", "cryptography, both ends"):
         table.add_column(heading, justify="right")
     for line in summary.bill.lines:
-        table.add_row(line.level, _bytes(line.bytes), f"{1000 * line.protection:.1f} ms")
+        table.add_row(line.level, in_bytes(line.bytes), f"{1000 * line.protection:.1f} ms")
     return table
 
 
@@ -134,8 +135,8 @@ def _interpreters(summary: px.summary.Summary) -> Table:
         "interpreter": [one.name for one in summary.interpreters],
         "link": [one.level for one in summary.interpreters],
         "tasks": [str(one.tasks) for one in summary.interpreters],
-        "sent to it": [_bytes(one.bytes_in) for one in summary.interpreters],
-        "sent back": [_bytes(one.bytes_out) for one in summary.interpreters],
+        "sent to it": [in_bytes(one.bytes_in) for one in summary.interpreters],
+        "sent back": [in_bytes(one.bytes_out) for one in summary.interpreters],
         "busy": [f"{one.busy:.2f} s" for one in summary.interpreters],
         "protection": [f"{1000 * one.protection:.1f} ms" for one in summary.interpreters],
         "state": [f"{one.state}: {one.cause}" if one.cause else one.state for one in summary.interpreters],
@@ -153,10 +154,6 @@ def _interpreters(summary: px.summary.Summary) -> Table:
 
 def _are_alike(values: list[str]) -> bool:
     return len(values) > 1 and len(set(values)) == 1
-
-
-def _bytes(count: int) -> str:
-    return f"{count / 1e6:.1f} MB"
 
 
 def _count(number: int, what: str) -> str:

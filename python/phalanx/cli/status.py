@@ -11,13 +11,12 @@ from typing import Any
 import click
 from rich.table import Table
 
-from phalanx import _native
-from phalanx._grids import Joined, dialler_of, one_joined
+from phalanx._grids import Joined, one_joined, read_status
 from phalanx.cli._console import console
 from phalanx.cli._examples import examples
+from phalanx.cli._numbers import in_bytes
 from phalanx.cli._streams import printable
 from phalanx.errors import RecruitError
-from phalanx.members import moment
 
 #: Seconds between two questions of ``--watch``. Executors tell changes once a second at most.
 _INTERVAL = 1.0
@@ -25,9 +24,6 @@ _INTERVAL = 1.0
 _WIDTH = 120
 #: Most relayed links that are shown in a table.
 _MOST_SHOWN = 10
-#: What an executor runs, as the native core tells it: ``count`` of ``what`` for a user. ``level`` is None where links
-#: are the processes' own.
-_RUNNING = ("user", "what", "level", "is_relayed", "count", "rate")
 #: One of several.
 _ONE = {"interpreters": "interpreter", "ranks": "rank", "copies": "copy", "spaces": "link to spaces"}
 _SEVERAL = {"spaces": "links to spaces"}
@@ -72,41 +68,7 @@ def status(name: str | None, watch: bool, as_json: bool) -> None:
 def ask_status(joined: Joined) -> dict[str, Any]:
     """What the executors of a grid run and its hub relays, as ``--json`` prints it. Raises RecruitError if no hub
     answers."""
-    executors, relayed, relays, total = _native.hub_status(*dialler_of(joined))
-    links: list[dict[str, Any]] = [
-        {"from": _member(one), "to": _member(other), "bytes": size, "seconds": seconds}
-        for one, other, size, seconds in relayed
-    ]
-    return {
-        "grid": joined.name,
-        "executors": [_executor(*row) for row in executors],
-        "relayed": {"links": relays, "bytes": total, "largest": links},
-    }
-
-
-def _executor(name: str, is_here: bool, since: int, told: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "name": name,
-        "is_here": is_here,
-        "since": moment(since).isoformat(),
-    }
-    if told is None:
-        return {**found, "interpreters": None, "used": None, "running": [], "more": 0, "lost": 0, "last_loss": ""}
-    interpreters, used, running, more, lost, last_loss = told
-    return {
-        **found,
-        "interpreters": interpreters,
-        "used": used,
-        "running": [dict(zip(_RUNNING, row, strict=True)) for row in running],
-        "more": more,
-        "lost": lost,
-        "last_loss": last_loss,
-    }
-
-
-def _member(end: tuple[str, str]) -> str:
-    role, name = end
-    return f"{role} {name}"
+    return read_status(joined).to_json()
 
 
 def _without_times(found: dict[str, Any]) -> dict[str, Any]:
@@ -134,10 +96,10 @@ def _show(found: dict[str, Any], as_json: bool, watch: bool) -> None:
     out.print(table, highlight=False, markup=False)
     relayed = found["relayed"]
     links = "1 link" if relayed["links"] == 1 else f"{relayed['links']} links"
-    out.print(f"relayed by the hub: {links} now, {_bytes(relayed['bytes'])} since it started")
+    out.print(f"relayed by the hub: {links} now, {in_bytes(relayed['bytes'])} since it started")
     for link in relayed["largest"][:_MOST_SHOWN]:
         ends = printable(f"{link['from']} to {link['to']}")
-        out.print(f"  {ends}: {_bytes(link['bytes'])} in {link['seconds']} s", highlight=False, markup=False)
+        out.print(f"  {ends}: {in_bytes(link['bytes'])} in {link['seconds']} s", highlight=False, markup=False)
 
 
 def _lines(it: dict[str, Any]) -> Iterable[str]:
@@ -156,12 +118,4 @@ def _words(row: dict[str, Any]) -> str:
 
 
 def _rate(rate: int) -> str:
-    return f"{_bytes(rate)}/s" if rate else ""
-
-
-def _bytes(size: int) -> str:
-    """Bytes as people read them."""
-    for unit, power in (("GB", 9), ("MB", 6), ("KB", 3)):
-        if size >= 10**power:
-            return f"{size / 10**power:.3g} {unit}"
-    return f"{size} B"
+    return f"{in_bytes(rate)}/s" if rate else ""
