@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import stat
 import time
 from collections.abc import Callable
@@ -451,6 +452,21 @@ class TestCommands:
     def test_an_unknown_grid_is_an_error_of_the_command(self, home: Path) -> None:
         done = CliRunner().invoke(commands, ["ls", "--grid", "none", "ws7:/"])
         assert isinstance(done.exception, px.errors.IdentityError)
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("words", [("members",), ("ls", "--grid", "lab", "ws9:/x")])
+def test_a_command_says_a_warning_without_the_line_of_its_code(
+    home: Path, hub: FakeHub, ada: str, words: tuple[str, ...]
+) -> None:
+    join(home, ada)
+    hub.rows = [row("ws9", "10.0.0.9:1", is_here=False)]
+    px.Grid("lab").members()
+    hub.rows = None
+    told = CliRunner().invoke(commands, words, standalone_mode=False).output
+    assert re.search(r"^phalanx: no hub of the grid lab answers, so its members are those of ", told, re.MULTILINE)
+    assert "Warning" not in told
+    assert ".py" not in told
 
 
 class TestTheOnlyGrid:

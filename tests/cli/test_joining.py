@@ -8,6 +8,8 @@ import re
 import socket
 import stat
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from api.joined import FakeHub, row
 from click.testing import CliRunner, Result
 from phalanx import _native
 from phalanx._grids import Listening, read_joined, read_listening
-from phalanx.cli import _donating, _listening, commands, up
+from phalanx.cli import _donating, _listening, _running, commands, leave, up
 from phalanx.cli import join as joining
 from phalanx.cli._founding import fingerprint_of_root
 from phalanx.cli._numbers import Duration, in_units
@@ -25,6 +27,18 @@ from phalanx.cli._running import running, what_runs
 from phalanx.errors import IdentityError, RecruitError
 
 TOKEN = "phalanx1-A2xhYghleGVjdXRvcg"
+
+
+class Pauses:
+    """The clock of a command that waits. Its first pause does something."""
+
+    monotonic = staticmethod(time.monotonic)
+
+    def __init__(self, do: Callable[[], None]) -> None:
+        self._do = do
+
+    def sleep(self, seconds: float) -> None:
+        self._do()
 
 
 class FounderOfTokens:
@@ -531,7 +545,18 @@ class TestEnds:
         assert "the hub was not told about executor.pem, which ends within a day: no hub listens there" in told
         assert "left the grid lab" in told
 
-    def test_leaving_says_what_still_runs(self, home: Path, native: StandIn) -> None:
+    def test_leaving_does_not_name_an_executor_that_its_hub_has_ended(
+        self, home: Path, native: StandIn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run("join", TOKEN, "--no-start")
+        with ExitStack() as executor:
+            executor.enter_context(running(read_joined("lab"), "phalanx join lab"))
+            # It ends while the command waits for that.
+            monkeypatch.setattr(_running, "time", Pauses(executor.close))
+            assert "still to end" not in run("leave")
+
+    def test_leaving_says_what_still_runs(self, home: Path, native: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(leave, "_ENDING", 0.1)
         run("join", TOKEN, "--no-start")
         with running(read_joined("lab"), "phalanx join lab"):
             assert f"still to end: phalanx join lab, process {os.getpid()}" in run("leave")

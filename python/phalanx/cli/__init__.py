@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -74,7 +75,9 @@ class Commands(Suggesting):
         from phalanx.cli._streams import BROKEN_PIPE, drop_unread
 
         try:
-            code = super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                code = super().invoke(ctx)
             if sys.stdout is not None:
                 sys.stdout.flush()
         except BrokenPipeError as error:
@@ -96,6 +99,13 @@ class Commands(Suggesting):
 @click.version_option(package_name="phalanx-grid")
 def commands() -> None:
     """One secure parallel computer out of the machines you already have."""
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Says a warning as an error is said: without the line of the code that gave it."""
+    from phalanx.cli._streams import printable
+
+    click.echo("\n".join(f"phalanx: {printable(line)}" for line in str(message).split("\n")), err=True)
 
 
 def occupy_closed_streams() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from phalanx._grids import Joined
 from phalanx.errors import IdentityError
 
 #: The file, in the folder of a grid, that the running process has locked. It tells the process and its command.
 _FILE = "running"
+#: Seconds between two looks at a process that ends.
+_LOOK = 0.05
 
 
 @contextmanager
@@ -33,17 +37,49 @@ def running(joined: Joined, command: str) -> Iterator[None]:
 
 def what_runs(joined: Joined) -> str | None:
     """The process that runs the grid's hub or executor here, for people; None: there is none."""
-    import fcntl
+    with watched(joined) as process:
+        return process.told()
 
+
+class Process:
+    """The process that runs a grid's hub or executor here, if there is one. It is known by its lock on a file, which
+    may have been removed since it was opened."""
+
+    def __init__(self, opened: TextIO | None) -> None:
+        self._opened = opened
+
+    def told(self) -> str | None:
+        """The process and its command, for people; None: it has ended, or there was none."""
+        import fcntl
+
+        if self._opened is None:
+            return None
+        try:
+            fcntl.flock(self._opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            self._opened.seek(0)
+            return _told(self._opened.read())
+        fcntl.flock(self._opened, fcntl.LOCK_UN)
+        return None
+
+    def outlives(self, seconds: float) -> str | None:
+        """The same as :meth:`told`, after waiting so long at most for its end."""
+        until = time.monotonic() + seconds
+        while (told := self.told()) is not None and time.monotonic() < until:
+            time.sleep(_LOOK)
+        return told
+
+
+@contextmanager
+def watched(joined: Joined) -> Iterator[Process]:
+    """The process that runs a grid's hub or executor here."""
     try:
-        with (joined.folder / _FILE).open() as opened:
-            try:
-                fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return _told(opened.read())
+        opened = (joined.folder / _FILE).open()
     except OSError:  # there is no such file
-        pass
-    return None
+        yield Process(None)
+        return
+    with opened:
+        yield Process(opened)
 
 
 def _told(text: str) -> str:

@@ -12,10 +12,13 @@ from phalanx._identities import dialler, read_private
 from phalanx.cli._examples import examples
 from phalanx.cli._founding import HUB_IDENTITY, JOINED, authority_of
 from phalanx.cli._joined import as_typed, name_in
-from phalanx.cli._running import what_runs
+from phalanx.cli._running import Process, watched
 from phalanx.cli._streams import printable
 from phalanx.deploying import services
 from phalanx.errors import IdentityError, PhalanxError
+
+#: Seconds that an executor may take to end after its hub has revoked its certificate. It looks twice a second.
+_ENDING = 5.0
 
 
 @click.command(
@@ -41,16 +44,23 @@ def leave(name: str | None, with_hub: bool) -> None:
             f"this machine is the hub of the grid {joined.name}: without it, nobody joins, and certificates end. "
             f"To end the grid all the same: phalanx leave --with-hub {joined.name}"
         )
-    runs = what_runs(joined)
-    if runs and joined.hub.is_dir() and not others:
+    with watched(joined) as process:
+        _leave(joined, process, others)
+    if with_hub and (root := authority_of(joined.name)).exists():
+        click.echo(f"the root's key is still in {as_typed(root)}; remove it if the grid is to have no hub again")
+
+
+def _leave(joined: Joined, process: Process, others: list[str]) -> None:
+    """`others`: where the grid's other hubs are, if this machine is one of several."""
+    is_only_hub = joined.hub.is_dir() and not others
+    if is_only_hub and (runs := process.told()):
         raise IdentityError(f"the hub of the grid {joined.name} runs ({runs}): end it first")
     if others and joined.user.exists():
         _native.hub_leave(*dialler_of(joined, joined.user))  # refused to the only owner, who would lock out everyone
         joined.user.unlink()
     if others:
         _leave_as_hub(joined, others)
-    if others or not joined.hub.is_dir():
-        _tell_hub(joined)
+    hears = not is_only_hub and _tell_hub(joined)
     try:
         shutil.rmtree(joined.folder)
     except OSError as error:
@@ -58,10 +68,8 @@ def leave(name: str | None, with_hub: bool) -> None:
     click.echo(f"left the grid {joined.name}; {as_typed(joined.folder)} is removed")
     if any(service.grid == joined.name for service in services.installed()):
         click.echo(f"still to remove: its service, with phalanx service uninstall {joined.name}")
-    elif runs:
+    elif runs := process.outlives(_ENDING if hears else 0):
         click.echo(f"still to end: {runs}")
-    if with_hub and (root := authority_of(joined.name)).exists():
-        click.echo(f"the root's key is still in {as_typed(root)}; remove it if the grid is to have no hub again")
 
 
 def other_hubs(joined: Joined) -> list[str]:
@@ -80,8 +88,10 @@ def _leave_as_hub(joined: Joined, others: list[str]) -> None:
     _native.hub_leave(dialler(read_private(file, "identity", ""), file, {}), [*joined.hubs, *others])
 
 
-def _tell_hub(joined: Joined) -> None:
-    """Tells the hub for each identity of this account. If that fails, the certificates end by themselves."""
+def _tell_hub(joined: Joined) -> bool:
+    """Tells the hub for each identity of this account. If that fails, the certificates end by themselves. Returns
+    whether the hub was told of all."""
+    is_told = True
     for file in (joined.executor, joined.user):
         if not file.exists():
             continue
@@ -90,3 +100,5 @@ def _tell_hub(joined: Joined) -> None:
         except PhalanxError as error:
             why = printable(str(error))
             click.echo(f"phalanx: the hub was not told about {file.name}, which ends within a day: {why}", err=True)
+            is_told = False
+    return is_told
