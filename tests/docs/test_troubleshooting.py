@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from docs.pages import matches
 from docs.test_links import anchors
-from phalanx.cli import commands
+from phalanx.cli import MODULES, commands
 from phalanx.deploying.wheels import Machine, bundle
 from phalanx.errors import PhalanxError, help_for
 from phalanx.space import Transaction
@@ -161,6 +161,40 @@ def sources() -> Iterator[str]:
 def test_other_messages_have_the_words_of_the_sources(name: str) -> None:
     assert ELSEWHERE[name] in shown()[name]
     assert any(ELSEWHERE[name] in text for text in sources())
+
+
+def test_the_code_points_to_sections_and_commands_that_there_are() -> None:
+    known = {*NAMES, *MODULES}
+    for text in sources():
+        assert {*re.findall(r"phalanx help (\w+)", text)} <= known
+        raised = re.findall(r"""raise\(\s*"(\w+)",""", text)
+        assert {*raised} <= set(NAMES)
+
+
+#: For messages that tests elsewhere provoke: the section that the last line of the command names, and words of the
+#: message that this section has.
+ANSWERED = {
+    "IdentityError": [
+        "several grids: say which",
+        "has joined no grid",
+        "only owners of the grid may",
+        "the token is not good here",
+        "is no member of this grid, or was expelled",
+    ],
+    "TransferError": ["is no export: write FOLDER:ro or FOLDER:rw", "exported for reading only"],
+    "SpaceError": ["is no address of a space", "no executor runs at the hub of the grid "],
+    "RecruitError": ["places are free", "processes were asked for", "interpreters of this machine are in use"],
+    "PhalanxError": ["there is no compiler ", "is not replicated: it has no members"],
+}
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_a_section_answers_the_messages_that_point_to_it(name: str) -> None:
+    part = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert part
+    for words in ANSWERED[name]:
+        assert words in part[1], words
+        assert any(words in text for text in sources()), words
 
 
 def test_each_error_is_provoked_or_looked_up() -> None:
