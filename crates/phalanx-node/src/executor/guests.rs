@@ -238,7 +238,7 @@ impl Guests {
                 (true, _) => format!("this machine is a guest of the grid {grid}: {}", said.why),
                 _ => format!("this machine is not yet a guest of the grid {grid}: {}", said.why),
             };
-            let severity = if is_in { Severity::Info } else { Severity::Warning };
+            let severity = if is_over { Severity::Warning } else { Severity::Info };
             self.home.log.limited(severity, &what, &what);
             state.said = said;
         }
@@ -337,7 +337,8 @@ impl Guests {
         let resident = AsResident { service: service.clone(), door: door.clone(), guests: None };
         let telling = Telling { port, facts, ..Telling::default() };
         let stay = Stay::begin(member, hubs, telling, Box::new(resident), home.log.clone())?;
-        home.log.info(format!("lent to the grid {} as {}, {places} places", token.grid, terms.name));
+        home.log
+            .info(format!("lent to the grid {} as {}, with at most {places} of its places", token.grid, terms.name));
         Ok(Running { terms: terms.clone(), token, service, door, stay })
     }
 
