@@ -119,4 +119,4 @@ def _machine(member: Member) -> str:
     python = f"Python {facts['python']}" if "python" in facts else ""
     labels = f"labels {facts['labels']}" if "labels" in facts else ""
     lent = [f"{word} {facts[word]}" for word in ("lent to", "lent by") if word in facts]
-    return printable(", ".join(filter(None, (cores, memory, gpus, python, labels, *lent))))
+    return printable(", ".join(filter(None, (*lent, cores, memory, gpus, python, labels))))
