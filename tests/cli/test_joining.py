@@ -405,7 +405,7 @@ class TestJoin:
 
     def test_a_token_for_a_hub_is_refused_before_it_is_used(self, home: Path, native: StandIn) -> None:
         native.role = "hub"
-        assert "takes those for executors and users" in error("join", TOKEN)
+        assert "phalanx up --join TOKEN" in error("join", TOKEN)
 
     def test_what_is_no_name_of_a_member(self, home: Path, native: StandIn) -> None:
         assert "is no name of a member" in error("join", TOKEN, "--name", "a b")

@@ -389,7 +389,10 @@ fn unknown(error: KnownError) -> PyErr {
 /// Reads an identity file: that of a user, or of another member of the grid.
 fn to_member(text: &str) -> Result<(Role, Member), IdentityError> {
     match Member::parse(text, Role::User) {
-        Err(IdentityError::Role { .. }) => Member::parse(text, Role::Executor).map(|member| (Role::Executor, member)),
+        Err(IdentityError::Role { is, .. }) => {
+            let role: Role = is.parse().map_err(IdentityError::Damaged)?;
+            Member::parse(text, role).map(|member| (role, member))
+        }
         parsed => parsed.map(|member| (Role::User, member)),
     }
 }

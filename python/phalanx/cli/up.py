@@ -216,7 +216,8 @@ def _start(
         click.echo(f"listening on {server.address} as the hub of {joined.name}")
         return None
     facts = machine_facts(donating, chosen.labels) | _lending.facts(may_lend)
-    stays = [here(address), *joined.hubs][:_MOST_ADDRESSES], addresses_of(chosen), facts
+    others = [hub for hub in joined.hubs if hub not in addresses_of(chosen)]
+    stays = [here(address), *others][:_MOST_ADDRESSES], addresses_of(chosen), facts
     try:
         service = start_executor(
             address, joined.executor, donating, hub=hub, grid=stays, **_lending.lending(joined, donating, may_lend)

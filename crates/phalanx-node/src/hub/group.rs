@@ -62,6 +62,11 @@ impl Group {
         if group.number == FIRST {
             let own = Replica { name: own.name.clone(), address: joined(addresses) };
             group.replicated.found(&BTreeMap::from([(FIRST, own)])).map_err(not_kept)?;
+            // The group is known a moment later. Until then it seems not to be one of this hub alone.
+            let until = Instant::now() + PATIENCE;
+            while group.replicated.members().is_empty() && Instant::now() < until {
+                thread::sleep(PAUSE / 10);
+            }
         }
         Ok(group)
     }
