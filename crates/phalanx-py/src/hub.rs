@@ -174,7 +174,7 @@ type HubFiles<'py> = (Bound<'py, PyString>, Bound<'py, PyString>, String, Vec<St
 #[pyo3(signature = (token, name))]
 pub fn join_hub<'py>(py: Python<'py>, token: &str, name: &str) -> PyResult<HubFiles<'py>> {
     let token = to_token(token)?;
-    let NewHub { issuer, hub, grid, hubs } = py.detach(|| join_as_hub(&token, name)).map_err(asked)?;
+    let NewHub { issuer, hub, grid, hubs } = py.detach(|| join_as_hub(&token, name, node::LASTS)).map_err(asked)?;
     Ok((PyString::new(py, &issuer), PyString::new(py, &hub), grid, hubs, to_hex(&token.root)))
 }
 

@@ -81,7 +81,8 @@ impl Hub {
         match self.attend_at(&others, &addresses) {
             Ok(hubs) => {
                 let names: Vec<String> = hubs.iter().map(|hub| hub.name.clone()).collect();
-                self.log.info(format!("this is one of {} hubs: {}", names.len(), names.join(", ")));
+                let two = if names.len() == 2 { "; two are no safer than one, because both are needed" } else { "" };
+                self.log.info(format!("this is one of {} hubs: {}{two}", names.len(), names.join(", ")));
                 *lock(&self.attended) = addresses;
             }
             Err(AskError::NoMember(reason)) => self.end_as_expelled(reason),
@@ -141,7 +142,7 @@ impl Hub {
             return Ok(self.hubs()); // it does not listen yet
         }
         self.take_in(number, Replica { name: name.clone(), address: group::joined(&addresses) })?;
-        self.look_after_group();
+        self.tell_hubs();
         Ok(self.hubs())
     }
 

@@ -167,7 +167,7 @@ impl Hub {
     }
 
     /// Tells those that watch which hub leads.
-    fn tell_hubs(&self) {
+    pub(super) fn tell_hubs(&self) {
         let hubs = self.hubs();
         let linked: Vec<_> = lock(&self.linked).values().cloned().collect();
         linked.iter().for_each(|linked| linked.tell_hubs(&hubs));
@@ -187,6 +187,7 @@ impl Hub {
         let mut looked = Ok(());
         if self.leads() && !gone.is_empty() && gone.len() < members.len() {
             looked = replicated.change_hubs(&BTreeMap::new(), &gone);
+            self.tell_hubs();
         }
         let (own, address) = (self.member.name.clone(), group::joined(&self.addresses()));
         let is_ready = self.addresses().iter().all(|it| !it.ends_with(":0"));

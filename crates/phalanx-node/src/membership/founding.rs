@@ -2,12 +2,12 @@
 
 use super::asking::{AtHub, PATIENCE, hub_address, other};
 use super::{AskError, joining};
-use crate::hub::LASTS;
 use phalanx_core::hub::Token;
 use phalanx_core::wire::VERSION;
 use phalanx_core::wire::hub::{FromHub, ToHub};
 use phalanx_net::identity::{Joining, Member, NewIssuer, Role};
 use std::sync::Arc;
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// What a new hub of a grid needs.
@@ -23,11 +23,11 @@ pub struct NewHub {
 }
 
 /// Joins the grid of this token as a hub of this name. The hub that leads makes it a member. Then a hub whose issuer may make others
-/// signs the issuer of this one, which signs the hub's own certificate.
+/// signs the issuer of this one, which signs the hub's own certificate, for as long as `lasts`.
 ///
 /// # Errors
 /// No hub answers, the hub belongs to another grid, or a hub refuses.
-pub fn join_as_hub(token: &Token, name: &str) -> Result<NewHub, AskError> {
+pub fn join_as_hub(token: &Token, name: &str, lasts: Duration) -> Result<NewHub, AskError> {
     if token.role != Role::Hub.name() {
         let why = format!("the token is for the role {}; ask for another one: phalanx invite --role hub", token.role);
         return Err(AskError::Refused(why));
@@ -39,7 +39,7 @@ pub fn join_as_hub(token: &Token, name: &str) -> Result<NewHub, AskError> {
     let new = NewIssuer::ask(name)?;
     let issued = issued(&member, &hubs, new.request())?;
     let issuer = new.signed(&issued)?;
-    let own = issuer.sign_hub(joining.request(), Some(LASTS))?;
+    let own = issuer.sign_hub(joining.request(), Some(lasts))?;
     Ok(NewHub { issuer: issuer.to_pem(None)?, hub: joining.identity(&own)?, grid, hubs })
 }
 

@@ -56,7 +56,6 @@ pub(super) fn leading<T: Send + 'static>(
         // The usual case needs no thread.
         match hub_address(hub).and_then(|address| call(&address)) {
             Err(AskError::Elsewhere(_)) => {}
-            Err(AskError::Ended(error)) => return Err(AskError::Unreachable(format!("{hub}: {error}"))),
             done => return done,
         }
     }
@@ -64,6 +63,7 @@ pub(super) fn leading<T: Send + 'static>(
     let (done, results) = channel();
     let (began, mut has_answered, mut calls) = (Instant::now(), false, 0);
     let mut whys: Vec<(String, String)> = Vec::new();
+    let mut hung_up = None;
     let mut order: Vec<String> = Vec::new();
     let mut candidates: HashMap<String, Candidate> = HashMap::new();
     for hub in hubs.iter().filter(|hub| !hub.is_empty()) {
@@ -92,6 +92,10 @@ pub(super) fn leading<T: Send + 'static>(
         let is_late = now.duration_since(began) > PATIENCE;
         let are_called = calls == 0 && candidates.values().all(|it| it.was_called);
         if is_late || are_called && !has_answered {
+            // A hub hangs up on a member that was expelled. The caller asks why.
+            if let Some(error) = hung_up {
+                return Err(AskError::Ended(error));
+            }
             let whys: Vec<String> = whys.into_iter().map(|(_, why)| why).collect();
             return Err(AskError::Unreachable(if whys.is_empty() {
                 "none is known".to_owned()
@@ -132,7 +136,11 @@ pub(super) fn leading<T: Send + 'static>(
                 "it does not lead, and knows no hub that does".to_owned()
             }
             Err(AskError::Unreachable(why)) => why,
-            Err(AskError::Ended(error)) => error.to_string(),
+            Err(AskError::Ended(error)) => {
+                let why = error.to_string();
+                hung_up = Some(error);
+                why
+            }
             done => return done,
         };
         whys.push((hub.clone(), if why.starts_with(&hub) { why } else { format!("{hub}: {why}") }));

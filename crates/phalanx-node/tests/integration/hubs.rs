@@ -7,7 +7,7 @@ use phalanx_core::hub::Token;
 use phalanx_net::identity::{Authority, Member, Role};
 use phalanx_node::cage::{Cage, Settings};
 use phalanx_node::executor::{Executor, Options};
-use phalanx_node::hub::{Founded, Hub, HubServer, Place};
+use phalanx_node::hub::{Founded, Hub, HubServer, LASTS, Place};
 use phalanx_node::log::Log;
 use phalanx_node::membership::{AtHub, Telling, join, join_as_hub};
 use std::fs;
@@ -64,7 +64,7 @@ impl Site {
         let mut site = Site::new();
         for number in 1..3 {
             let token = site.invite(Role::Hub, 1);
-            let new = join_as_hub(&token, &format!("hub{number}")).unwrap();
+            let new = join_as_hub(&token, &format!("hub{number}"), LASTS).unwrap();
             let place = site.folder.path().join(number.to_string());
             fs::create_dir_all(place.join("hub")).unwrap();
             fs::write(place.join("hub/issuer.pem"), new.issuer.as_str()).unwrap();
