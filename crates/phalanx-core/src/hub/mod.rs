@@ -467,8 +467,8 @@ impl Hub {
 
     fn row(&self, who: &Who, member: &Member) -> Row {
         let present = self.present.get(who);
-        let until = member.good.iter().map(|it| it.until);
-        let until = if who.role == HUB { until.last() } else { until.max() }.unwrap_or_default();
+        let mut until = member.good.iter().map(|it| it.until);
+        let until = if who.role == HUB { until.next_back() } else { until.max() }.unwrap_or_default();
         let Who { role, name } = who.clone();
         if let Some(hub) = self.hubs.iter().find(|it| role == HUB && it.name == name) {
             let facts = Facts::from([(LEADS.to_owned(), if hub.leads { "yes" } else { "no" }.to_owned())]);

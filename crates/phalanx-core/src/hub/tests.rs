@@ -178,7 +178,7 @@ fn a_hub_brings_members_of_its_own_machine_and_takes_no_names() {
     let other = hub.bring(5, "pc2", asking("executor", "labpc"), good("labpc 2", 100));
     assert_eq!(other, Err(Refusal::Taken("labpc".into())));
     assert!(matches!(hub.bring(5, "nobody", own, good("x", 100)), Err(Refusal::NoMember(_))));
-    assert_eq!(hub.check_owner("pc2"), Err(Refusal::NoOwner("pc2".into())));
+    assert!(matches!(hub.check_owner("pc2"), Err(Refusal::NoOwner { .. })));
 }
 
 #[test]
