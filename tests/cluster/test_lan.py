@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import signal
@@ -366,18 +365,3 @@ class TestStrangers:
         done: Process = host.run(words, check=False)
         assert done.code != 0
         assert "127.0.0.1 is no IPv4 address by which the local network reaches this machine" in done.stderr()
-
-
-def test_the_time_to_the_first_result_is_told(grid: Grid) -> None:
-    """For the decision's table; the test fails only if there is no result."""
-    announced(grid, "ws7")
-    program = [
-        "import json, time, phalanx as px",
-        "began = time.monotonic()",
-        "with px.Manager(px.Lan()) as manager:",
-        "    recruited = time.monotonic() - began",
-        "    manager.submit(abs, -1).result()",
-        "    print(json.dumps([recruited, time.monotonic() - began]))",
-    ]
-    recruited, first = json.loads(run(grid, "\n".join(program)))
-    assert 0 < recruited < first

@@ -270,6 +270,7 @@ fn open(folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd> {
     // SAFETY: the path ends with a zero and lives as long as the call, which makes the descriptor.
     match unsafe { libc::openat(folder, path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC | flags) } {
         -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the call has made it.
         file => Ok(unsafe { OwnedFd::from_raw_fd(file) }),
     }
 }

@@ -367,11 +367,10 @@ impl Guests {
             }
             AtHub::open(&member, &hubs)?.leave()
         };
-        match leave() {
-            Err(AskError::Unreachable(why)) => return Err(Failure::Later(why)),
-            Ok(()) | Err(_) => {} // it has left, or was no member any more
+        if let Err(AskError::Unreachable(why)) = leave() {
+            return Err(Failure::Later(why));
         }
-        self.forget();
+        self.forget(); // it has left, or was no member any more
         Ok(())
     }
 

@@ -118,7 +118,7 @@ impl Announced {
         }
         if self.networks.is_empty() {
             let what = "this machine has no network in which its executor can be announced; it is looked for again";
-            log.limited(Severity::Warning, what, what.to_owned());
+            log.limited(Severity::Warning, what, what);
         }
     }
 

@@ -112,11 +112,8 @@ pub(super) fn leading<T: Send + 'static>(
         calls -= 1;
         let now = Instant::now();
         whys.retain(|(of, _)| *of != hub);
-        let again = candidates.get_mut(&hub);
-        let again = again.map(|it| {
-            it.is_in_call = false;
-            it
-        });
+        let mut again = candidates.get_mut(&hub);
+        again.iter_mut().for_each(|it| it.is_in_call = false);
         let why = match called {
             Err(AskError::Elsewhere(leading)) => {
                 has_answered = true;
