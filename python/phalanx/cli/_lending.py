@@ -23,8 +23,9 @@ MAY_LEND = click.option(
     "--may-lend",
     type=Count(1, MOST_PLACES),
     metavar="PLACES",
-    help="Let the owners of the grid lend so many places of this machine to users of other grids. These users open "
-    "neither its spaces, nor its exports, nor what is granted, except graphics processors. [default: none]",
+    help=f"Let the owners of the grid lend so many places of this machine, at most {MOST_PLACES}, to users of other "
+    "grids. These users open neither its spaces, nor its exports, nor what is granted, except graphics processors. "
+    "[default: none]",
 )
 
 

@@ -55,7 +55,7 @@ _WIDTH = 120
 @click.option(
     "--places",
     type=Count(1, MOST_PLACES),
-    help="The most places of each machine. [default: as many as its owner allows]",
+    help=f"The most places of each machine, at most {MOST_PLACES}. [default: as many as its owner allows]",
 )
 @click.option("--list", "lists", is_flag=True, help="Show what is lent.")
 @click.option("--end", "ends", metavar="GRID", help="End what is lent to this grid.")

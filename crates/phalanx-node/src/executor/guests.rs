@@ -12,7 +12,7 @@ use crate::activity::Activity;
 use crate::cage::Cage;
 use crate::door::Door;
 use crate::log::Severity;
-use crate::membership::{AskError, AtHub, Stay, Telling, come_back, join};
+use crate::membership::{AskError, AtHub, Stay, Telling, come_back, join, why};
 use crate::transfer::Exports;
 use phalanx_core::hub::{LENT_BY, MAY_LEND, Token};
 use phalanx_core::wire::hub::{Facts, GuestState, LONGEST_FACT, MOST_ADDRESSES, Terms};
@@ -367,10 +367,19 @@ impl Guests {
             }
             AtHub::open(&member, &hubs)?.leave()
         };
-        if let Err(AskError::Unreachable(why)) = leave() {
-            return Err(Failure::Later(why));
+        let later = match leave() {
+            Err(AskError::Unreachable(reason)) => Some(reason),
+            // The link of a member that has left ends, perhaps before the answer is read.
+            Err(AskError::Ended(error)) => match why(&member, &hubs) {
+                Some(AskError::NoMember(_)) => None,
+                _ => Some(error.to_string()),
+            },
+            Ok(()) | Err(_) => None, // it has left, or was no member any more
+        };
+        if let Some(reason) = later {
+            return Err(Failure::Later(reason));
         }
-        self.forget(); // it has left, or was no member any more
+        self.forget();
         Ok(())
     }
 
