@@ -32,7 +32,7 @@ const MOST_UNPROVED: usize = 128;
 /// How long closing a door may take to wake its accepting threads, and the pause after accepting has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Stack size of a thread that serves a peer, in bytes.
-const STACK: usize = 512 << 10;
+pub const STACK: usize = 512 << 10;
 
 /// The number of the next peer. Several doors of a process have the same counter, because an executor that is lent has two doors, and
 /// tells the peers of both apart by their numbers.

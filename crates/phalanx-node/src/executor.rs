@@ -539,8 +539,8 @@ impl Service {
         self.transfers.as_ref().ok_or_else(|| refused("this executor is lent: it has places, and no files"))
     }
 
-    fn hub(&self) -> io::Result<&Hub> {
-        self.options.hub.as_deref().ok_or_else(|| refused("this executor is no hub"))
+    fn hub(&self) -> io::Result<&Arc<Hub>> {
+        self.options.hub.as_ref().ok_or_else(|| refused("this executor is no hub"))
     }
 
     /// Serves a data link: passes its socket to the interpreter that was started under this token. The interpreter does the

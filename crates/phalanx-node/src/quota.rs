@@ -12,8 +12,15 @@ pub struct Quota {
     what: &'static str,
     most: usize,
     share: usize,
+    taken: Mutex<Places>,
+}
+
+/// The places that are taken.
+#[derive(Debug, Default)]
+struct Places {
+    all: usize,
     /// How many places each user has. Users that have none are not listed.
-    users: Mutex<HashMap<String, usize>>,
+    of: HashMap<String, usize>,
 }
 
 /// The error for a peer that is rejected.
@@ -31,32 +38,34 @@ pub struct Entered {
 impl Quota {
     /// `most` places in total, and `share` for one user.
     pub fn new(what: &'static str, most: usize, share: usize) -> Arc<Quota> {
-        Arc::new(Quota { what, most, share, users: Mutex::default() })
+        Arc::new(Quota { what, most, share, taken: Mutex::default() })
     }
 
     /// Takes a place for the user. The error says which limit is reached.
     pub fn enter(self: &Arc<Quota>, user: &str) -> io::Result<Entered> {
-        let Quota { what, most, share, users } = &**self;
-        let mut users = lock(users);
-        let own = users.get(user).copied().unwrap_or_default();
-        if users.values().sum::<usize>() >= *most {
+        let Quota { what, most, share, taken } = &**self;
+        let mut taken = lock(taken);
+        let own = taken.of.get(user).copied().unwrap_or_default();
+        if taken.all >= *most {
             return Err(refused(format!("all {most} {what} of this machine are in use")));
         }
         if own >= *share {
             return Err(refused(format!("{user} has {share} {what} here, which is one user's share")));
         }
-        users.insert(user.to_owned(), own + 1);
+        taken.all += 1;
+        taken.of.insert(user.to_owned(), own + 1);
         Ok(Entered { quota: self.clone(), user: user.to_owned() })
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let mut users = lock(&self.quota.users);
-        if let Some(own) = users.get_mut(&self.user) {
+        let mut taken = lock(&self.quota.taken);
+        taken.all -= 1;
+        if let Some(own) = taken.of.get_mut(&self.user) {
             *own -= 1;
             if *own == 0 {
-                users.remove(&self.user);
+                taken.of.remove(&self.user);
             }
         }
     }
@@ -81,6 +90,7 @@ mod tests {
         quota.enter("eve").expect("ada has given one back");
         quota.enter("ada").expect("eve has given it back");
         adas.clear();
-        assert_eq!(lock(&quota.users).len(), 1);
+        let taken = lock(&quota.taken);
+        assert_eq!((taken.of.len(), taken.all), (1, 1));
     }
 }

@@ -24,13 +24,21 @@ use std::time::{Duration, Instant};
 const READ_AT_ONCE: usize = 64 << 10;
 /// The buffer has room for a block behind the bytes that were read with its head.
 const BUFFER: usize = READ_AT_ONCE + HEAD + BLOCK + TAG;
+/// Bytes read at once on a link that rests most of the time: one page. Its messages are shorter, and a hub keeps thousands of such
+/// buffers.
+const READ_AT_REST: usize = 4 << 10;
 
 /// Reassembles frames from the bytes of the socket.
 #[derive(Debug)]
 pub struct Reader {
     link: Arc<Link>,
     assembler: Assembler,
+    /// Made by the first read.
     buffer: Vec<u8>,
+    /// The length of the buffer, unless a block needs more.
+    usual: usize,
+    /// Bytes read at once while it is unknown what they are.
+    at_once: usize,
     /// Bytes at the start of the buffer that are not a whole record or block yet.
     kept: usize,
     /// Bytes missing from the block at the start of the buffer.
@@ -58,11 +66,12 @@ impl Reader {
         opener: Option<Opener>,
         awaited: Option<AwaitedOffer>,
     ) -> Reader {
-        let (assembler, buffer) = (Assembler::new(most_body), vec![0; BUFFER]);
         Reader {
             link,
-            assembler,
-            buffer,
+            assembler: Assembler::new(most_body),
+            buffer: Vec::new(),
+            usual: BUFFER,
+            at_once: READ_AT_ONCE,
             kept: 0,
             wanted: 0,
             awaited,
@@ -84,6 +93,11 @@ impl Reader {
     /// courier, if there is one.
     pub(crate) fn hear(&mut self, courier: Option<Arc<dyn Courier>>) {
         self.assembler.hear(Box::new(move |news| courier.iter().for_each(|courier| courier.heard(news))));
+    }
+
+    /// For a link that rests most of the time: reads little at once, and keeps a buffer for long blocks only while one arrives.
+    pub fn save_memory(&mut self) {
+        (self.usual, self.at_once) = (READ_AT_REST, READ_AT_REST);
     }
 
     /// Accepts bodies in memory shared with the peer.
@@ -244,6 +258,7 @@ impl Reader {
     /// be a wasted system call.
     fn read_buffer(&mut self, waits: bool, on_frame: &mut impl FnMut(Frame)) -> Result<bool, LinkError> {
         let room = self.room();
+        self.fit(self.kept + room);
         let spare = &mut self.buffer[self.kept..][..room];
         let (socket, counters) = (self.link.socket(), self.link.counters());
         if self.shares {
@@ -268,7 +283,17 @@ impl Reader {
     fn room(&mut self) -> usize {
         let is_bulk = self.level == Some(Level::Private)
             && self.assembler.body().is_some_and(|body| body.missing() >= READ_AT_ONCE);
-        if is_bulk { self.buffer.len() - self.kept } else { READ_AT_ONCE.max(self.wanted) }
+        if is_bulk { BUFFER - self.kept } else { self.at_once.max(self.wanted) }
+    }
+
+    /// Makes the buffer long enough, or short again after a block that was longer than usual.
+    fn fit(&mut self, needed: usize) {
+        let length = needed.max(self.usual);
+        if self.buffer.len() < length || (self.buffer.len() > self.usual && length == self.usual) {
+            let mut fitting = vec![0; length]; // the system zeroes its pages when they are first used
+            fitting[..self.kept].copy_from_slice(&self.buffer[..self.kept]);
+            self.buffer = fitting;
+        }
     }
 
     /// Handles the bytes at the start of the buffer, all of them unprotected frames, and a file that came with them.

@@ -3,9 +3,10 @@
 use super::{Hub, HubError, signing};
 use crate::control::{tell, tell_with, turn_away};
 use crate::dial::{check_version, printable};
-use crate::door::{Peer, refused};
+use crate::door::{Peer, STACK, refused};
 use crate::learned::log_learned;
 use crate::log::Severity;
+use crate::quota::Entered;
 use phalanx_core::hub::{Asking, Found, Refusal, Who, are_words};
 use phalanx_core::level::Levels;
 use phalanx_core::wire::hub::{
@@ -16,13 +17,14 @@ use phalanx_core::wire::{MAX_CONTROL_BODY, decode, encode_body};
 use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::Role;
-use phalanx_net::link::Link;
+use phalanx_net::link::{Link, Reader};
 use phalanx_net::news::Exchange;
 use phalanx_net::sync::lock;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The levels of links to a hub.
@@ -107,8 +109,8 @@ impl Drop for Leaving<'_> {
 }
 
 impl Hub {
-    /// Serves a member until its link ends.
-    pub fn serve(&self, mut peer: Peer) -> io::Result<()> {
+    /// Lets a member in, and serves it until its link ends.
+    pub fn serve(self: &Arc<Hub>, mut peer: Peer) -> io::Result<()> {
         let from = peer.from.ok_or_else(|| refused("hubs are reached over the network"))?;
         let (shaken, role, name) = peer.offer(&self.member.newest(), LEVELS.exactly())?;
         let certificate = shaken.peer_certificate().to_vec();
@@ -119,8 +121,8 @@ impl Hub {
             peer.proved(); // other peers keep counting as unproved connections, which may be closed for newer ones
         }
         peer.socket.end_when_silent(SILENCE)?; // keep-alive packets are rare, because a member's beats come as often
-        let (link, reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
-        let (_entered, asking) = match admitted {
+        let (link, mut reader) = Link::new(peer.socket, Some(shaken), MAX_CONTROL_BODY)?;
+        let (entered, asking) = match admitted {
             Ok(admitted) => admitted,
             Err(why) => return Err(turn_away(&link, reader, &why.answer(self), refused(why.to_string()))),
         };
@@ -130,10 +132,17 @@ impl Hub {
         let watches = AtomicBool::new(false);
         let linked = Linked { number, link, asking, certificate, issuer, role, watches, from, news, heard };
         let linked = Arc::new(linked);
-        lock(&self.linked).insert(number, linked.clone());
-        let _leaving = Leaving(self, &linked);
-        reader.run(PAUSE, |frame| self.on_frame(&linked, &frame), |_| self.look_after(&linked));
-        Ok(())
+        reader.save_memory();
+        let hub = self.clone();
+        let serve = move || hub.serve_linked(&linked, reader, entered);
+        // The stack of this thread has pages that only the handshake needed, about 80 KB. They are free once it has ended.
+        thread::Builder::new().name("phalanx-member".into()).stack_size(STACK).spawn(serve).map(drop)
+    }
+
+    fn serve_linked(&self, linked: &Arc<Linked>, reader: Reader, _entered: Entered) {
+        lock(&self.linked).insert(linked.number, linked.clone());
+        let _leaving = Leaving(self, linked);
+        reader.run(PAUSE, |frame| self.on_frame(linked, &frame), |_| self.look_after(linked));
     }
 
     /// The member with this certificate. A hub that does not lead knows no members: it admits all that the grid's issuers have made, and
