@@ -21,7 +21,7 @@ PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup build demo test test-rust test-python suites check check-format check-lints check-types check-dependencies check-docs docs check-site fix \
-    dist bench-farm bench-grid bench-install bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
+    dist bench-farm bench-grid bench-hub bench-install bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -94,6 +94,9 @@ bench-farm: setup $(VENV)/peers ## the farm beside its peers, in one run: a tabl
 bench-grid: setup ## a grid with a hub, NATs and a relay, in network namespaces (as root): a table with ratios
 	$(PYO3) cargo build --quiet --locked --release -p phalanx-node --example members
 	$(BIN)/python -m bench.grid $(ARGS)
+
+bench-hub: ## the hub's engine in grids of 10 to 100 000 members: nanoseconds of each kind of event, with ratios
+	python3 -m bench.grid.engine
 
 bench-install: setup $(VENV)/release ## the import, and from an empty environment to the first result, beside Ray and Dask: a table with ratios; downloads them
 	$(BIN)/python -m bench.install $(ARGS)

@@ -21,7 +21,7 @@ pub use token::{Token, TokenError};
 use crate::wire::hub::{Facts, HubAt, MOST_ROWS, Row, Status};
 use lending::Lending;
 use seeking::{Answers, Sought};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use thiserror::Error;
 
@@ -139,6 +139,10 @@ pub type Ended = (Vec<(Who, Good)>, Vec<Change>);
 pub struct Hub {
     invitations: BTreeMap<Id, Invitation>,
     members: BTreeMap<Who, Member>,
+    /// The owners whose membership goes on. A change of one member must not look at all members.
+    owners: BTreeSet<Who>,
+    /// The members and former members with revoked certificates that may not have ended yet.
+    with_revoked: BTreeSet<Who>,
     present: HashMap<Who, Presence>,
     /// The programs that users ask for.
     sought: Sought,
@@ -154,7 +158,10 @@ impl Hub {
         match change {
             Change::Invitation(id, Some(invitation)) => drop(self.invitations.insert(id, invitation)),
             Change::Invitation(id, None) => drop(self.invitations.remove(&id)),
-            Change::Member(who, member) => drop(self.members.insert(who, *member)),
+            Change::Member(who, member) => {
+                self.note(&who, &member);
+                self.members.insert(who, *member);
+            }
             Change::Loan(grid, Some(loan)) => drop(self.lending.loans.insert(grid, *loan)),
             Change::Loan(grid, None) => drop(self.lending.loans.remove(&grid)),
             Change::List(_) => {} // the driver's
@@ -356,15 +363,13 @@ impl Hub {
     pub fn expel(&mut self, now: u64, by: &str, name: &str) -> Result<Ended, Refusal> {
         self.check_owner(by)?;
         let has_others = self.has_hub_beside(name);
-        let is_meant = |(who, member): &(&Who, &Member)| {
-            who.name == name && (who.role != HUB || has_others) && member.state.is_in()
-        };
-        let named: Vec<Who> = self.members.iter().filter(is_meant).map(|(who, _)| who.clone()).collect();
+        let is_in = |who: &Who| self.members.get(who).is_some_and(|it| it.state.is_in());
+        let is_meant = |who: &Who| (who.role != HUB || has_others) && is_in(who);
+        let named: Vec<Who> = self.roles().map(|role| Who::new(role, name)).filter(is_meant).collect();
         if named.is_empty() {
             return Err(Refusal::NoName(name.to_owned()));
         }
-        let owners = self.members.iter().filter(|(_, it)| it.is_owner && it.state.is_in());
-        if owners.map(|(who, _)| who).all(|owner| named.contains(owner)) {
+        if self.owners.iter().all(|owner| named.contains(owner)) {
             return Err(Refusal::LastOwner(name.to_owned()));
         }
         let (mut revoked, mut changes) = (Vec::new(), Vec::new());
@@ -384,8 +389,7 @@ impl Hub {
     pub fn leave(&mut self, now: u64, who: &Who) -> Result<Ended, Refusal> {
         let member = self.members.get(who).filter(|it| it.state.is_in());
         let member = member.ok_or_else(|| Refusal::NoMember(who.name.clone()))?;
-        let is_other = |(other, it): (&Who, &Member)| other != who && it.is_owner && it.state.is_in();
-        if member.is_owner && !self.members.iter().any(is_other) {
+        if member.is_owner && self.owners.iter().all(|owner| owner == who) {
             return Err(Refusal::LastOwner(who.name.clone()));
         }
         if who.role == HUB && !self.has_hub_beside(&who.name) {
@@ -396,21 +400,22 @@ impl Hub {
     }
 
     fn has_hub_beside(&self, name: &str) -> bool {
-        self.members.iter().any(|(who, it)| who.role == HUB && who.name != name && it.state.is_in())
+        let hubs = self.members.range(Who::new(HUB, "")..).take_while(|(who, _)| who.role == HUB);
+        hubs.into_iter().any(|(who, it)| who.name != name && it.state.is_in())
     }
 
     /// All revoked certificates of members and former members that have not ended yet. A list of revoked certificates that lacks
     /// some of them is incomplete: the hub's process ended before it had signed a list, or another list has come.
-    pub fn to_revoke(&self, now: u64) -> Vec<(Who, Good)> {
-        let each = |(who, member): (&Who, &Member)| {
-            member
-                .revoked
-                .iter()
-                .filter(|it| it.until + CLOCKS > now)
-                .map(|it| (who.clone(), it.clone()))
-                .collect::<Vec<_>>()
-        };
-        self.members.iter().flat_map(each).collect()
+    pub fn to_revoke(&mut self, now: u64) -> Vec<(Who, Good)> {
+        let Hub { members, with_revoked, .. } = self;
+        let mut all = Vec::new();
+        with_revoked.retain(|who| {
+            let before = all.len();
+            let revoked = members[who].revoked.iter().filter(|it| it.until + CLOCKS > now);
+            all.extend(revoked.map(|it| (who.clone(), it.clone())));
+            all.len() > before
+        });
+        all
     }
 
     /// Records that a member is here, over this link. This link replaces an earlier one of the same member.
@@ -489,8 +494,31 @@ impl Hub {
         if let Some(before) = self.members.get(&who) {
             member.revoked.extend_from_slice(&before.revoked);
         }
+        self.note(&who, &member);
         self.members.insert(who.clone(), member.clone());
         Change::Member(who, Box::new(member))
+    }
+
+    /// Notes whether a member that is stored is an owner, and whether it has revoked certificates.
+    fn note(&mut self, who: &Who, member: &Member) {
+        for (noted, is_one) in [
+            (&mut self.owners, member.is_owner && member.state.is_in()),
+            (&mut self.with_revoked, !member.revoked.is_empty()),
+        ] {
+            if is_one {
+                noted.insert(who.clone());
+            } else {
+                noted.remove(who);
+            }
+        }
+    }
+
+    /// The roles that members have. Members are sorted by their roles, so this looks at one member for each.
+    fn roles(&self) -> impl Iterator<Item = &str> {
+        let next =
+            |from: Bound<Who>| self.members.range((from, Bound::Unbounded)).next().map(|(who, _)| who.role.as_str());
+        let after = move |role: &&str| next(Bound::Included(Who { role: format!("{role}\0"), name: String::new() }));
+        std::iter::successors(next(Bound::Unbounded), after)
     }
 
     /// Ends a membership. Returns the certificates that were good until now.
@@ -501,7 +529,9 @@ impl Hub {
         let good: Vec<Good> = member.good.drain(..).filter(|it| it.until + CLOCKS > now).collect();
         member.revoked.retain(|it| it.until + CLOCKS > now);
         member.revoked.extend_from_slice(&good);
-        (good, Change::Member(who.clone(), Box::new(member.clone())))
+        let member = member.clone();
+        self.note(who, &member);
+        (good, Change::Member(who.clone(), Box::new(member)))
     }
 
     /// Forgets invitations whose time is over.

@@ -14,10 +14,19 @@ const FORGOTTEN: u64 = 120;
 /// Most programs that are asked for at a time, and most of one user.
 const MOST_SOUGHT: (usize, usize) = (64, 16);
 
-/// The programs that users ask for, each with the first user that asked, and the time of the newest question.
-pub type Sought = BTreeMap<String, (String, u64)>;
+/// The programs that users ask for.
+pub type Sought = BTreeMap<String, Asked>;
 /// The programs that an executor was asked for, each with the time of the question, and the answer.
 pub type Answers = BTreeMap<String, (u64, Option<bool>)>;
+/// That users ask for a program.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The first user that asked.
+    by: String,
+    /// The times of the first and of the newest question. Executors' answers from before the first one are forgotten.
+    first: u64,
+    last: u64,
+}
 /// A question to an executor: the number of its link, and the programs.
 pub type Question = (u64, Vec<String>);
 
@@ -46,6 +55,9 @@ impl Hub {
             if row.role != "executor" {
                 continue;
             }
+            // Here, and not when a program is forgotten: that would look at all members.
+            let sought = &self.sought;
+            presence.answers.retain(|program, (when, _)| sought.get(program).is_some_and(|it| it.first <= *when));
             let mut asked = Vec::new();
             for program in programs {
                 let known = presence.answers.entry(program.clone()).or_insert((0, None));
@@ -75,22 +87,17 @@ impl Hub {
 
     /// Notes that a user asks, if there is room.
     fn note_sought(&mut self, now: u64, by: &str, programs: &[String]) -> Result<(), Refusal> {
-        let before = self.sought.len();
-        self.sought.retain(|_, (_, last)| *last + FORGOTTEN > now);
-        if self.sought.len() < before {
-            let Hub { sought, present, .. } = self;
-            present.values_mut().for_each(|it| it.answers.retain(|program, _| sought.contains_key(program)));
-        }
+        self.sought.retain(|_, it| it.last + FORGOTTEN > now);
         for program in programs {
-            if let Some((_, last)) = self.sought.get_mut(program) {
-                *last = now;
+            if let Some(known) = self.sought.get_mut(program) {
+                known.last = now;
                 continue;
             }
-            let own = self.sought.values().filter(|(first, _)| first == by).count();
+            let own = self.sought.values().filter(|it| it.by == by).count();
             if self.sought.len() >= MOST_SOUGHT.0 || own >= MOST_SOUGHT.1 {
                 return Err(Refusal::Full("as many questions about programs as it passes on within two minutes"));
             }
-            self.sought.insert(program.clone(), (by.to_owned(), now));
+            self.sought.insert(program.clone(), Asked { by: by.to_owned(), first: now, last: now });
         }
         Ok(())
     }

@@ -327,6 +327,7 @@ proptest! {
             }
             prop_assert_eq!(&hub.members, &stored.members);
             prop_assert_eq!(&hub.invitations, &stored.invitations);
+            prop_assert_eq!((&hub.owners, &hub.with_revoked), (&stored.owners, &stored.with_revoked));
             prop_assert!(joined <= invited);
             let revoked = hub.to_revoke(now);
             for (who, it) in &handed_out {
