@@ -188,8 +188,7 @@ impl Hub {
 
     /// The names of the owners, for people. All members may know them.
     fn owners(&self) -> String {
-        let owners = self.members.iter().filter(|(_, it)| it.is_owner && it.state.is_in());
-        let names: Vec<&str> = owners.map(|(who, _)| who.name.as_str()).collect();
+        let names: Vec<&str> = self.owners.iter().map(|who| who.name.as_str()).collect();
         match names.len() {
             0 => "whoever keeps the hub, because the grid has no owner".to_owned(),
             1..=MOST_TOLD => names.join(" or "),

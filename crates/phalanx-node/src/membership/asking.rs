@@ -98,14 +98,6 @@ impl Drop for Ending {
     }
 }
 
-/// Parses the address of a hub, which comes from a token or a hub.
-///
-/// # Errors
-/// The text is no address.
-pub fn hub_address(text: &str) -> Result<Address, AskError> {
-    text.parse().map_err(|_| AskError::Unreachable(format!("{} is no address of a hub", printable(text))))
-}
-
 /// The error about a hub that cannot be reached.
 pub(super) fn unreachable(address: &Address, error: &io::Error) -> AskError {
     AskError::Unreachable(format!("{address}: {}", why_unreachable("hub", "phalanx up", error)))

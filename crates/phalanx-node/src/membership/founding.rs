@@ -1,6 +1,7 @@
 //! How a machine becomes a further hub of a grid. All keys are made here, and never leave this machine.
 
-use super::asking::{AtHub, PATIENCE, hub_address, other};
+use super::asking::{AtHub, PATIENCE, other};
+use super::seeking::hub_address;
 use super::{AskError, joining};
 use phalanx_core::hub::Token;
 use phalanx_core::wire::VERSION;

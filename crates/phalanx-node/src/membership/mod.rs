@@ -8,10 +8,11 @@ mod seeking;
 mod staying;
 mod watching;
 
-pub use asking::{AtHub, hub_address};
+pub use asking::AtHub;
 pub use founding::{NewHub, join_as_hub};
 pub use joining::{Joined, come_back, join, why};
 pub use paths::Paths;
+pub use seeking::hub_address;
 pub use staying::{BEAT, Resident, Stay, Telling};
 
 use phalanx_net::identity::IdentityError;

@@ -4,7 +4,7 @@
 //! that was cut, delays a call by [`HEAD_START`] only. A hub that does not lead names the one that does.
 
 use super::AskError;
-use super::asking::hub_address;
+use crate::dial::printable;
 use phalanx_net::address::Address;
 use phalanx_net::identity::random_number;
 use std::collections::HashMap;
@@ -41,6 +41,14 @@ impl Candidate {
             self.next = Some(self.next.map_or(next, |planned| planned.min(next)));
         }
     }
+}
+
+/// Parses the address of a hub, which comes from a token or a hub.
+///
+/// # Errors
+/// The text is no address.
+pub fn hub_address(text: &str) -> Result<Address, AskError> {
+    text.parse().map_err(|_| AskError::Unreachable(format!("{} is no address of a hub", printable(text))))
 }
 
 fn pause() -> Duration {

@@ -1,6 +1,7 @@
 //! An executor's stay at a hub. While the executor runs, the hub lists it, renews its certificate, and sends it news of the grid.
 
-use super::asking::{AtHub, SILENCE, hub_address};
+use super::asking::{AtHub, SILENCE};
+use super::seeking::hub_address;
 use super::{AskError, come_back, why};
 use crate::control::{tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, printable};

@@ -1,7 +1,8 @@
 //! A second link of an executor, to a hub that does not lead. That hub tells which one leads. So the executor hears of a new one when
 //! the link to the old one is silent only: behind a cable that was cut, or because the hub's machine is frozen.
 
-use super::asking::{AtHub, SILENCE, hub_address};
+use super::asking::{AtHub, SILENCE};
+use super::seeking::hub_address;
 use super::staying::{BEAT, Shared};
 use crate::control::tell;
 use phalanx_core::wire::decode;

@@ -5,13 +5,13 @@
 use crate::options;
 use phalanx_core::hub::Token;
 use phalanx_net::identity::{Authority, Member, Role};
+use phalanx_net::socket::Listener;
 use phalanx_node::cage::{Cage, Settings};
 use phalanx_node::executor::{Executor, Options};
 use phalanx_node::hub::{Founded, Hub, HubServer, LASTS, Place};
 use phalanx_node::log::Log;
 use phalanx_node::membership::{AtHub, Telling, join, join_as_hub};
 use std::fs;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -28,7 +28,7 @@ struct Site {
 
 /// An address at which nothing listens now.
 fn free() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    Listener::bind("127.0.0.1:0").unwrap().address().unwrap().to_string()
 }
 
 fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
