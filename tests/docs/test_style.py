@@ -13,6 +13,7 @@ PAGES = [page for page in sorted(ROOT.glob("docs/**/*.md")) if page.parent.name 
 #: Tables of measurements, with a column for each thing that was measured.
 MEASUREMENTS = {
     "docs/concepts/copies-at-wire-speed.md",
+    "docs/concepts/how-a-grid-scales.md",
     "docs/concepts/linda-case-studies/all-figures.md",
     "docs/concepts/messages-beside-mpich-and-open-mpi.md",
     "docs/concepts/suites-of-others.md",

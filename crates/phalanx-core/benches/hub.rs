@@ -286,8 +286,8 @@ impl Step {
             }
             Look => drop(black_box(hub.statuses(Some(&who.name)))),
             Renew => {
-                hub.check_renew(now, &asking, LASTS).unwrap();
-                black_box(hub.renew(now, &asking, good).unwrap());
+                hub.check_renew(now, &asking, now, LASTS).unwrap();
+                black_box(hub.renew(now, &asking, now, good).unwrap());
             }
             Lose => {
                 hub.go(now, link, who);

@@ -8,7 +8,7 @@ use phalanx_core::wire::hub::{Facts, GuestRow, LoanRow, LoanTerms, RelayedRow, R
 use phalanx_net::identity::{Authority, Member, Role, first_certificate, role_and_name, to_hex};
 use phalanx_node::hub as node;
 use phalanx_node::log::{Log, Severity};
-use phalanx_node::membership::{AskError, AtHub, NewHub, Paths, come_back, join, join_as_hub, why};
+use phalanx_node::membership::{AskError, AtHub, NewHub, Paths, come_back, join, join_as_hub, open_again, why};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -195,7 +195,7 @@ fn at_hub<T: Send>(
 ) -> PyResult<T> {
     let dialler = dialler.read_member()?;
     let member = dialler.member();
-    let done = py.detach(|| match AtHub::open(member, hubs).and_then(|mut at_hub| ask(&mut at_hub)) {
+    let done = py.detach(|| match open_again(member, hubs).and_then(|mut at_hub| ask(&mut at_hub)) {
         Err(AskError::Ended(error)) => Err(why(member, hubs).unwrap_or(AskError::Ended(error))),
         done => done,
     });

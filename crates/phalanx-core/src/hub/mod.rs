@@ -269,17 +269,27 @@ impl Hub {
         Ok(vec![Change::Invitation(id, left), self.keep(asking.who, member)])
     }
 
-    /// Records what a hub tells when it begins: the certificate of its issuer, which is revoked together with it.
-    pub fn attend(&mut self, hub: &str, issuer: Good) -> Result<Vec<Change>, Refusal> {
-        let who = Who::new(HUB, hub);
-        let member = self.members.get_mut(&who).filter(|it| it.state.is_in());
-        let member = member.ok_or_else(|| Refusal::NoMember(hub.to_owned()))?;
-        // The first hub's issuer stands above the others' issuers: only the grid's root can revoke it.
+    /// Records the issuer that the first hub makes for another hub, before that hub gets it. Whoever expels the hub revokes its issuer.
+    pub fn issued(&mut self, asking: &Asking, issuer: Good) -> Result<Vec<Change>, Refusal> {
+        self.check_member(asking)?;
+        let member = self.members.get_mut(&asking.who).expect("was checked");
         if member.is_founder || member.good.contains(&issuer) {
             return Ok(Vec::new());
         }
         member.good.insert(0, issuer);
-        Ok(vec![Change::Member(who, Box::new(member.clone()))])
+        Ok(vec![Change::Member(asking.who.clone(), Box::new(member.clone()))])
+    }
+
+    /// Whether this issuer was made for a hub. Otherwise another hub's issuer would be revoked together with this hub.
+    pub fn has_issuer(&self, hub: &str, issuer: &Good) -> Result<bool, Refusal> {
+        let member = self.members.get(&Who::new(HUB, hub)).filter(|it| it.state.is_in());
+        let member = member.ok_or_else(|| Refusal::NoMember(hub.to_owned()))?;
+        Ok(member.is_founder || member.good.contains(issuer))
+    }
+
+    /// Whether this is the hub with which the grid has begun.
+    pub fn is_first_hub(&self, name: &str) -> bool {
+        self.members.get(&Who::new(HUB, name)).is_some_and(|it| it.is_founder && it.state.is_in())
     }
 
     /// Takes in a member of a hub's own machine, which has this certificate already: the hub has made it. The hub may replace it later.
@@ -339,19 +349,20 @@ impl Hub {
         member.map(drop).ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))
     }
 
-    /// Whether this key may have a new certificate, which is good for `lasts` seconds.
-    pub fn check_renew(&self, now: u64, asking: &Asking, lasts: u64) -> Result<(), Refusal> {
+    /// Whether this key may have a new certificate, which is good for `lasts` seconds. The certificate that it shows ends at `shown`. A
+    /// newer one does not count: the answer that brought it may have been lost.
+    pub fn check_renew(&self, now: u64, asking: &Asking, shown: u64, lasts: u64) -> Result<(), Refusal> {
         let member = self.members.get(&asking.who).filter(|it| it.key == asking.key && it.state.is_in());
         let member = member.ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))?;
-        match member.good.iter().any(|it| it.until > now + lasts / 2) {
+        match shown > now + lasts / 2 {
             true => Err(Refusal::Early(asking.who.name.clone())),
             false => check_room(now, member),
         }
     }
 
-    /// Records a new certificate of a member.
-    pub fn renew(&mut self, now: u64, asking: &Asking, good: Good) -> Result<Vec<Change>, Refusal> {
-        self.check_renew(now, asking, good.until.saturating_sub(now))?;
+    /// Records a new certificate of a member that shows one which ends at `shown`.
+    pub fn renew(&mut self, now: u64, asking: &Asking, shown: u64, good: Good) -> Result<Vec<Change>, Refusal> {
+        self.check_renew(now, asking, shown, good.until.saturating_sub(now))?;
         let member = self.members.get_mut(&asking.who).expect("was checked");
         member.add(now, good);
         Ok(vec![Change::Member(asking.who.clone(), Box::new(member.clone()))])

@@ -81,13 +81,13 @@ fn who_was_expelled_gets_no_new_certificate_and_is_not_here() {
     hub.join(1, ID, ws7.clone(), good("ws7 1", 100)).expect("is invited");
     hub.enter(2, 1, &ws7.who, vec!["10.0.0.7:7400".into()], Facts::new()).expect("is a member");
     let later = CLOCKS + 200;
-    hub.renew(60, &ws7, good("ws7 2", later)).expect("half of the first one's life is over");
+    hub.renew(60, &ws7, 100, good("ws7 2", later)).expect("half of the first one's life is over");
     let (revoked, _) = hub.expel(CLOCKS + 150, "ada", "ws7").expect("ada is an owner");
     assert_eq!(revoked, [(ws7.who.clone(), good("ws7 2", later))], "the first one has ended, by every clock");
     assert_eq!(hub.to_revoke(CLOCKS + 150), revoked);
     assert_eq!(hub.to_revoke(later), revoked, "other clocks may be behind");
     assert_eq!(hub.to_revoke(later + CLOCKS), []);
-    assert!(matches!(hub.check_renew(later, &ws7, 100), Err(Refusal::NoMember(_))));
+    assert!(matches!(hub.check_renew(later, &ws7, 0, 100), Err(Refusal::NoMember(_))));
     assert!(matches!(hub.enter(later, 2, &ws7.who, Vec::new(), Facts::new()), Err(Refusal::NoMember(_))));
     assert_eq!(hub.rows(None).0.len(), 1, "only ada");
 }
@@ -96,10 +96,13 @@ fn who_was_expelled_gets_no_new_certificate_and_is_not_here() {
 fn a_member_gets_no_more_certificates_than_it_needs() {
     let mut hub = hub();
     let ada = asking("user", "ada");
-    let renew = |hub: &mut Hub, now| hub.renew(now, &ada, good(&format!("at {now}"), now + 1000)).map(drop);
-    assert_eq!(renew(&mut hub, 400), Err(Refusal::Early("ada".into())));
-    assert_eq!(renew(&mut hub, 600), Ok(()));
-    assert_eq!(renew(&mut hub, 601), Err(Refusal::Early("ada".into())));
+    let renew =
+        |hub: &mut Hub, now, shown| hub.renew(now, &ada, shown, good(&format!("at {now}"), now + 1000)).map(drop);
+    assert_eq!(renew(&mut hub, 400, 1000), Err(Refusal::Early("ada".into())));
+    assert_eq!(renew(&mut hub, 600, 1000), Ok(()));
+    assert_eq!(renew(&mut hub, 601, 1600), Err(Refusal::Early("ada".into())));
+    assert_eq!(renew(&mut hub, 602, 1000), Ok(()), "the answer may have been lost");
+    assert_eq!((603..700).filter(|now| renew(&mut hub, *now, 1000).is_ok()).count(), 5, "no more than 8");
     hub.invite(0, "ada", (ID, "executor"), 1, 60).expect("ada is an owner");
     let again = |number| hub.join(1, ID, asking("executor", "ws7"), good(&format!("{number}"), 100)).is_ok();
     assert_eq!((0..100).map(again).filter(|is_ok| *is_ok).count(), 8, "none that is good is forgotten");
@@ -117,14 +120,19 @@ fn the_hub_is_not_expelled_and_nobody_else_has_its_name() {
     assert!(matches!(hub.expel(3, "ada", "labpc"), Err(Refusal::NoName(_))));
 }
 
-/// A hub `labpc` and a further one, `pc2`, which has attended.
+/// A hub `labpc` and a further one, `pc2`, which has an issuer.
 fn two_hubs() -> Hub {
     let mut hub = hub();
     hub.found(0, asking("hub", "labpc"), good("labpc", 1000), false);
     hub.invite(0, "ada", (ID, "hub"), 1, 60).expect("ada is an owner");
     hub.join(1, ID, asking("hub", "pc2"), good("pc2", 1000)).expect("is invited");
-    assert_eq!(hub.attend("pc2", good("issuer of pc2", 5000)).map(|it| it.len()), Ok(1));
-    assert_eq!(hub.attend("pc2", good("issuer of pc2", 5000)), Ok(Vec::new()), "was told before");
+    let (pc2, issuer) = (asking("hub", "pc2"), good("issuer of pc2", 5000));
+    assert_eq!(hub.has_issuer("pc2", &issuer), Ok(false));
+    assert_eq!(hub.issued(&pc2, issuer.clone()).map(|it| it.len()), Ok(1));
+    assert_eq!(hub.issued(&pc2, issuer.clone()), Ok(Vec::new()), "was told before");
+    assert_eq!(hub.has_issuer("pc2", &issuer), Ok(true));
+    assert_eq!(hub.has_issuer("pc2", &good("issuer of labpc", 5000)), Ok(false), "it is another hub's");
+    assert!(hub.is_first_hub("labpc") && !hub.is_first_hub("pc2"));
     hub
 }
 
@@ -137,7 +145,8 @@ fn a_further_hub_is_expelled_together_with_its_issuer() {
     let who = Who::new("hub", "pc2");
     assert_eq!(revoked, [(who.clone(), good("issuer of pc2", 5000)), (who, good("pc2", 1000))]);
     assert!(!hub.hub_in("pc2"));
-    assert!(matches!(hub.attend("pc2", good("another", 5000)), Err(Refusal::NoMember(_))));
+    assert!(matches!(hub.issued(&asking("hub", "pc2"), good("another", 5000)), Err(Refusal::NoMember(_))));
+    assert!(matches!(hub.has_issuer("pc2", &good("issuer of pc2", 5000)), Err(Refusal::NoMember(_))));
     assert!(matches!(hub.expel(3, "ada", "labpc"), Err(Refusal::NoName(_))), "it is the only hub now");
     assert!(matches!(hub.leave(3, &Who::new("hub", "labpc")), Err(Refusal::LastHub(_))));
 }
@@ -145,7 +154,8 @@ fn a_further_hub_is_expelled_together_with_its_issuer() {
 #[test]
 fn the_first_hub_leaves_when_there_is_another_one() {
     let mut hub = two_hubs();
-    assert_eq!(hub.attend("labpc", good("issuer of labpc", 5000)), Ok(Vec::new()), "only the root revokes that one");
+    let own = hub.issued(&asking("hub", "labpc"), good("issuer of labpc", 5000));
+    assert_eq!(own, Ok(Vec::new()), "only the root revokes that one");
     let (revoked, _) = hub.leave(2, &Who::new("hub", "labpc")).expect("pc2 stays");
     assert_eq!(revoked, [(Who::new("hub", "labpc"), good("labpc", 1000))]);
 }
@@ -186,7 +196,7 @@ fn a_member_whose_issuer_was_revoked_gets_another_certificate_at_once() {
     let mut hub = inviting();
     let ws7 = asking("executor", "ws7");
     hub.join(1, ID, ws7.clone(), good("ws7 1", 1000)).expect("is invited");
-    assert_eq!(hub.check_renew(2, &ws7, 1000), Err(Refusal::Early("ws7".into())));
+    assert_eq!(hub.check_renew(2, &ws7, 1000, 1000), Err(Refusal::Early("ws7".into())));
     hub.replace(2, &ws7, good("ws7 2", 1000)).expect("is a member");
     let thief = Asking { key: "another".into(), ..ws7.clone() };
     assert!(matches!(hub.check_replace(3, &thief), Err(Refusal::NoMember(_))));
@@ -318,7 +328,7 @@ proptest! {
                 Step::Leave { name } => hub.leave(now, &who(name, 0).who).map(|(_, it)| (it, None)),
                 Step::Renew { name, key } => {
                     let asking = who(name, key);
-                    hub.renew(now, &asking, fresh.clone()).map(|it| (it, Some((asking.who, fresh))))
+                    hub.renew(now, &asking, now, fresh.clone()).map(|it| (it, Some((asking.who, fresh))))
                 }
             };
             if let Ok((changes, handed)) = changes {

@@ -136,6 +136,8 @@ pub enum ToHub {
     Attend { number: u64, addresses: Vec<String>, phalanx: String },
     /// A member wants to be told which hub leads, also by a hub that does not.
     Watch,
+    /// The first hub has made an issuer with this fingerprint for the hub of this name and key, and hands it out when this is answered.
+    HasIssued { hub: String, key: String, fingerprint: String },
 }
 
 /// A message from a hub.

@@ -150,8 +150,10 @@ impl Member {
     /// Whether an issuer of this member's certificate was revoked, and the certificate itself was not. The hub with that issuer was
     /// expelled, and other hubs give the member a new certificate.
     pub fn has_lost_issuer(&self, shown: &[CertificateDer<'_>]) -> bool {
-        let Some(own) = shown.first() else { return false };
-        self.revocations().admit(shown).is_err() && !self.revocations().names(own)
+        let Some((own, issuers)) = shown.split_first() else { return false };
+        // Only issuers that have signed the certificate count, and not what else is shown.
+        let Ok(path) = self.verifier.members().path(own, issuers) else { return false };
+        !self.revocations().names(own) && path.iter().any(|it| self.revocations().names(it))
     }
 }
 

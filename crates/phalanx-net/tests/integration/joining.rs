@@ -247,11 +247,12 @@ fn another_kind_of_key_joins_nothing() {
     judge(&grid.hub, vec![asked.der().clone()], &key.serialize_der()).unwrap_err();
 }
 
+/// The hub that signs looks whether the token is one for hubs.
 #[test]
-fn nobody_joins_as_a_hub() {
+fn a_further_hub_asks_as_others_do() {
     let grid = Grid::new();
-    assert!(Joining::new(Role::Hub, "other", grid.root).is_err());
     assert!(Joining::new(Role::User, "a b", grid.root).is_err());
-    let hub = Joining::returning(&grid.issuer.issue(Role::Hub, "other").unwrap()).unwrap();
-    assert!(grid.issuer.sign_request(hub.request(), None).is_err());
+    let hub = Joining::new(Role::Hub, "other", grid.root).unwrap();
+    grid.issuer.sign_request(hub.request(), None).unwrap_err();
+    hub.identity(&grid.issuer.sign_hub(hub.request(), None).unwrap()).unwrap();
 }

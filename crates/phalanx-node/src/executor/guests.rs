@@ -286,9 +286,9 @@ impl Guests {
         }
         fs::create_dir_all(&self.lendable.folder)?;
         private(&self.lendable.folder)?;
+        let folder = LockedFolder::wait_for(&self.lendable.folder, PATIENCE)?;
         let joined = join(token, name)?;
         let hubs = merged(joined.hubs, token.hubs.clone());
-        let folder = LockedFolder::wait_for(&self.lendable.folder, PATIENCE)?;
         folder.replace(&self.file(HUBS), hubs.join("\n").as_bytes())?;
         folder.replace(&self.file(IDENTITY), joined.identity.as_bytes())?;
         drop(folder);

@@ -1,5 +1,6 @@
 //! A further hub becomes one of the hubs that keep the store: it tells the hub that leads where it is.
 
+use super::issuing::NEVER;
 use super::serving::Linked;
 use super::{Hub, HubError, group, signing};
 use crate::dial::check_version;
@@ -24,8 +25,6 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(500);
 /// How long the hub that leads may take to take this one in, which then learns the whole store.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// The end of an issuer's certificate: the end of the year 9999, later than that of any.
-const NEVER: u64 = 253_402_300_799;
 
 impl Hub {
     /// Serves another hub's link for the store that the hubs keep together.
@@ -136,7 +135,9 @@ impl Hub {
             return Err(HubError::Other(format!("the hub {name} shows the certificate of another issuer")));
         }
         let good = Good { fingerprint: fingerprint(&issuer.into()), until: NEVER };
-        self.change(|engine, _| Ok(engine.attend(&name, good)?))?;
+        if !self.engine().has_issuer(&name, &good)? {
+            return Err(HubError::Other(format!("the hub {name} shows an issuer that was not made for it")));
+        }
         self.bring(&name, members);
         if addresses.is_empty() {
             return Ok(self.hubs()); // it does not listen yet
@@ -158,7 +159,11 @@ impl Hub {
         let told =
             |error: crate::space::log::LogError| HubError::Other(format!("the hub is not taken in yet: {error}"));
         match members.get(&number) {
-            Some(known) if *known == hub => Ok(()),
+            Some(known) if *known == hub && replicated.votes(number) => Ok(()),
+            // The hub that led before was lost between two steps.
+            Some(known) if *known == hub => {
+                replicated.change_hubs(&BTreeMap::from([(number, hub)]), &before).map_err(told)
+            }
             Some(known) if known.name.eq_ignore_ascii_case(&hub.name) => {
                 replicated.set_address(number, hub).map_err(told)
             }

@@ -177,7 +177,8 @@ impl Hub {
     /// Looks, at the hub that leads, whether the group is as the engine says: without hubs that were expelled or have left, and with the
     /// address that this one has now.
     pub(super) fn look_after_group(&self) {
-        let _alone = lock(&self.grouping);
+        // While a hub is taken in, which may take minutes, the rest goes on.
+        let Ok(_alone) = self.grouping.try_lock() else { return drop(self.confirm()) };
         let Group { replicated, number, .. } = &self.group;
         let members = replicated.members();
         let gone: BTreeSet<u64> = {

@@ -261,15 +261,17 @@ impl Hub {
         Ok(Token { grid, role, hubs, root: sha256(self.member.authority()), secret })
     }
 
-    /// Expels the members of this name, for an owner. Returns how many certificates are revoked.
-    fn expel(&self, by: &str, name: &str) -> Result<u32, HubError> {
+    /// Expels the members of this name, for an owner. Calls `answer` with the number of revoked certificates before links end: the
+    /// owner's may be among them, if an expelled hub has made the owner's certificate.
+    fn expel(&self, by: &str, name: &str, answer: impl FnOnce(u32)) -> Result<(), HubError> {
         let name = name.to_ascii_lowercase();
         let revoked = self.change_with(|engine, now| Ok(engine.expel(now, by, &name)?))?;
         self.log.info(format!("{by} expels {name}"));
+        answer(revoked.len() as u32);
         let revoked = self.revoke(revoked);
         self.end_links(|who| who.name == name);
         self.look_after_group();
-        revoked
+        revoked.map(drop)
     }
 
     /// Ends the membership of a member that leaves for good. Calls `answer` before the member's links end. Returns how many
@@ -303,9 +305,10 @@ impl Hub {
     /// Gives a member a new certificate for the same key.
     fn renew(&self, certificate: &[u8]) -> Result<(Who, String), HubError> {
         let asking = signing::asking(certificate)?;
-        self.engine().check_renew(now(), &asking, LASTS.as_secs())?;
+        let shown = signing::ends(&self.issuer, certificate)?;
+        self.engine().check_renew(now(), &asking, shown, LASTS.as_secs())?;
         let signed = self.sign(certificate)?;
-        self.change(|engine, now| Ok(engine.renew(now, &asking, signed.good.clone())?))?;
+        self.change(|engine, now| Ok(engine.renew(now, &asking, shown, signed.good.clone())?))?;
         Ok((asking.who, signed.pem))
     }
 
@@ -348,7 +351,7 @@ impl Hub {
         change: impl FnOnce(&mut engine::Hub, u64) -> Result<(T, Vec<Change>), HubError>,
     ) -> Result<T, HubError> {
         if self.is_closed() {
-            return Err(HubError::Other("the hub ends".to_owned()));
+            return Err(HubError::Elsewhere); // this hub ends, and another one may lead
         }
         // The lock is free while the disk writes, so other members are served. The store has the changes in the order of the
         // decisions.

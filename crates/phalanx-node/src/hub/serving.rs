@@ -277,7 +277,11 @@ impl Hub {
                 self.guest_says(linked, state)?;
                 return Ok(None);
             }
-            ToHub::Expel { name } => (FromHub::Expelled { certificates: self.expel(as_user()?, &name)? }, nothing),
+            ToHub::Expel { name } => {
+                let answer = |certificates| tell(&linked.link, &FromHub::Expelled { certificates });
+                self.expel(as_user()?, &name, answer)?;
+                return Ok(None);
+            }
             ToHub::Leave => {
                 self.leave(who, || tell(&linked.link, &FromHub::Left))?;
                 return Ok(None);
@@ -287,6 +291,10 @@ impl Hub {
             }
             ToHub::Attend { number, addresses, phalanx } => {
                 (FromHub::Attended { hubs: self.attend(linked, number, addresses, &phalanx, body)? }, nothing)
+            }
+            ToHub::HasIssued { hub, key, fingerprint } => {
+                self.has_issued(linked, &hub, key, fingerprint)?;
+                (FromHub::Issued, nothing)
             }
             ToHub::Beat | ToHub::News(_) | ToHub::Watch | ToHub::Issue => return Ok(None), // these are no requests
         }))

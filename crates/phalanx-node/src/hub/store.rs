@@ -167,7 +167,7 @@ mod tests {
             .keep(&hub.invite(2, "ada", ([7; 32], "executor"), 1, 60).expect("is an owner"))
             .and_then(Kept::wait)
             .expect("is kept");
-        store.keep(&hub.renew(3, &ada, good(200)).expect("is a member")).and_then(Kept::wait).expect("is kept");
+        store.keep(&hub.renew(3, &ada, 100, good(200)).expect("is a member")).and_then(Kept::wait).expect("is kept");
         store.close();
         let (store, found) = filled(folder.path());
         assert_eq!(found.len(), 2, "{found:?}");

@@ -181,7 +181,8 @@ impl AtHub {
         patience: Duration,
     ) -> Result<(FromHub, Vec<u8>), AskError> {
         // To be done twice does harm to none of the others: an invitation that nobody has heard of is used by nobody.
-        let repeats = !matches!(request, ToHub::Expel { .. } | ToHub::Leave | ToHub::Attend { .. });
+        let repeats =
+            !matches!(request, ToHub::Expel { .. } | ToHub::Leave | ToHub::Attend { .. } | ToHub::EndLoan { .. });
         for _ in 0..MOST_MOVES {
             let asked = self.ask_here(request, body.clone(), patience);
             let Some((member, known)) = self.asker.clone() else { return asked };

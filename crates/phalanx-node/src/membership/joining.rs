@@ -62,6 +62,21 @@ pub fn why(member: &Member, hubs: &[String]) -> Option<AskError> {
     }
 }
 
+/// Opens a link to the hub that leads. A member whose issuer was revoked, together with the hub that had made its certificate, gets a new
+/// certificate first.
+///
+/// # Errors
+/// As [`AtHub::open`], or the member was expelled.
+pub fn open_again(member: &Member, hubs: &[String]) -> Result<AtHub, AskError> {
+    match AtHub::open(member, hubs) {
+        Err(AskError::Ended(error)) => match why(member, hubs) {
+            Some(why) => Err(why),
+            None => AtHub::open(member, hubs).map_err(|_| AskError::Ended(error)),
+        },
+        opened => opened,
+    }
+}
+
 pub(super) fn ask(
     joining: &Arc<Joining>,
     hubs: &[String],

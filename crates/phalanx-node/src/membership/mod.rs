@@ -10,7 +10,7 @@ mod watching;
 
 pub use asking::AtHub;
 pub use founding::{NewHub, join_as_hub};
-pub use joining::{Joined, come_back, join, why};
+pub use joining::{Joined, come_back, join, open_again, why};
 pub use paths::Paths;
 pub use seeking::hub_address;
 pub use staying::{BEAT, Resident, Stay, Telling};

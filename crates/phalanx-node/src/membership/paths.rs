@@ -2,6 +2,7 @@
 
 use super::AskError;
 use super::asking::{AtHub, other};
+use super::joining::open_again;
 use crate::control::LEVELS as PROVING;
 use crate::dial::{DIAL_PATIENCE, printable};
 use phalanx_core::hub::Needs;
@@ -144,7 +145,7 @@ impl Shared {
             }
             _ => None,
         };
-        let mut at_hub = match AtHub::open(&self.member, &self.hubs) {
+        let mut at_hub = match open_again(&self.member, &self.hubs) {
             Ok(at_hub) => at_hub,
             Err(error @ (AskError::Unreachable(_) | AskError::Ended(_))) => {
                 // No hub answers. The member may still be at its last address.

@@ -142,8 +142,9 @@ pub fn enough(places: u32, free: &[(String, u32)]) -> Result<(), String> {
 
 fn told(offers: &[Offer]) -> String {
     let tell = |Offer { name, free, usage, .. }: &Offer| match usage.holders() {
-        Some(_) => format!("{name} has {free} ({usage})"),
-        None => format!("{name} has {free}"),
+        // A program's interpreters and ranks share their places, which are free for it then.
+        Some(_) if *free < usage.capacity => format!("{name} has {free} ({usage})"),
+        _ => format!("{name} has {free}"),
     };
     let told: Vec<String> = offers.iter().map(tell).collect();
     if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) }

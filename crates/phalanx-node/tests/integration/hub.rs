@@ -156,7 +156,7 @@ fn only_owners_invite_and_expel() {
     assert!(refusal(lab.at_hub(&bob).ask(&invite)).contains("only owners of the grid may"));
     assert!(refusal(lab.at_hub(&bob).ask(&ToHub::Expel { name: "ada".to_owned() })).contains("only owners"));
     let (_executor, ws7) = lab.executor("ws7", Telling::default());
-    assert!(refusal(lab.at_hub(&ws7).ask(&invite)).contains("only owners"), "an executor is no user");
+    assert!(refusal(lab.at_hub(&ws7).ask(&invite)).contains("only users"), "an executor is no user");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn executors_say_which_programs_they_find_and_users_alone_ask() {
     for wrong in [vec!["/bin/sh".to_owned()], vec!["x".to_owned(); 17]] {
         assert!(refusal(hub.seek(&wrong)).contains("no names of programs"));
     }
-    assert!(refusal(lab.at_hub(&ws7).seek(&programs)).contains("only owners"), "an executor is no user");
+    assert!(refusal(lab.at_hub(&ws7).seek(&programs)).contains("only users"), "an executor is no user");
 }
 
 #[test]

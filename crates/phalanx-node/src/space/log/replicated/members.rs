@@ -122,7 +122,12 @@ impl Replicated {
 
     /// Whether this member votes, as far as it knows.
     pub fn is_voter(&self) -> bool {
-        self.raft.metrics().borrow().membership_config.voter_ids().any(|it| it == self.member)
+        self.votes(self.member)
+    }
+
+    /// Whether a member votes, as far as this one knows.
+    pub fn votes(&self, member: u64) -> bool {
+        self.raft.metrics().borrow().membership_config.voter_ids().any(|it| it == member)
     }
 
     /// The numbers of the members after the change.
