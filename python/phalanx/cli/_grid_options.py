@@ -54,12 +54,7 @@ NEEDS = click.option(
     "commas between them. Several of software and label are allowed. wait=600 waits so many seconds for one.",
 )
 
-GRID = click.option(
-    "--grid",
-    "joined",
-    metavar="NAME",
-    help="A grid that you have joined, in place of --hosts. [default: the only one, if you have no user.pem]",
-)
+GRID = click.option("--grid", "joined", metavar="NAME", help="A grid that you have joined, in place of --hosts.")
 
 LAN = click.option(
     "--lan",
@@ -75,7 +70,12 @@ _GRID = (
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="A hosts file: machines by name, ports and trusted networks.",
     ),
-    GRID,
+    click.option(
+        "--grid",
+        "joined",
+        metavar="NAME",
+        help="A grid that you have joined, in place of --hosts. [default: the only one, if you have no user.pem]",
+    ),
     LAN,
     IDENTITY,
     POLICY,
