@@ -19,7 +19,7 @@ pub const LENT_BY: &str = "lent by";
 
 /// Most loans of a hub.
 pub const MOST_LOANS: usize = 16;
-/// Most executors of one loan. What is told of so many fits into one answer.
+/// Most executors of one loan. The rows of so many fit into one answer.
 pub const MOST_LENT: u32 = 100;
 /// Most users that a loan names.
 pub const MOST_ACCEPTED: usize = 64;
@@ -57,7 +57,7 @@ impl fmt::Debug for Loan {
     }
 }
 
-/// What an executor is to be told: the number of its link, and the terms. `None`: it is no guest.
+/// A message that the hub owes an executor: the number of its link, and the terms. `None`: the executor is no guest.
 pub type Telling = (u64, Option<Terms>);
 
 /// The loans, and what is known of their guests.
@@ -66,9 +66,9 @@ pub(super) struct Lending {
     pub(super) loans: BTreeMap<String, Loan>,
     /// When this process first looked at the loans. Before, it knew of no executor that was here.
     began: Option<u64>,
-    /// What each executor was told last, and over which link.
+    /// The terms that the hub has told each executor last, and the number of the link.
     told: BTreeMap<String, Telling>,
-    /// What each executor has said last, and over which link.
+    /// The state that each executor has told last, and the number of the link.
     said: BTreeMap<String, (u64, GuestState)>,
     /// Until when an executor is not chosen.
     aside: BTreeMap<String, u64>,

@@ -236,9 +236,8 @@ impl Hub {
             return Err(Refusal::Role(invitation.role.clone()));
         }
         // No other member may have a hub's name, in any role, and no hub the name of another member.
-        let has_name = |who: &Who, it: &Member| who.name == asking.who.name && it.state.is_in();
         let is_taken = match asking.who.role == HUB {
-            true => self.members.iter().any(|(who, it)| has_name(who, it)),
+            true => self.named(&asking.who.name).next().is_some(),
             false => self.hub_in(&asking.who.name),
         };
         if is_taken {
@@ -271,32 +270,30 @@ impl Hub {
 
     /// Records the issuer that the first hub makes for another hub, before that hub gets it. Whoever expels the hub revokes its issuer.
     pub fn issued(&mut self, asking: &Asking, issuer: Good) -> Result<Vec<Change>, Refusal> {
-        self.check_member(asking)?;
-        let member = self.members.get_mut(&asking.who).expect("was checked");
+        let member = self.member(asking)?;
         if member.is_founder || member.good.contains(&issuer) {
             return Ok(Vec::new());
         }
+        let member = self.members.get_mut(&asking.who).expect("was checked");
         member.good.insert(0, issuer);
         Ok(vec![Change::Member(asking.who.clone(), Box::new(member.clone()))])
     }
 
     /// Whether this issuer was made for a hub. Otherwise another hub's issuer would be revoked together with this hub.
     pub fn has_issuer(&self, hub: &str, issuer: &Good) -> Result<bool, Refusal> {
-        let member = self.members.get(&Who::new(HUB, hub)).filter(|it| it.state.is_in());
-        let member = member.ok_or_else(|| Refusal::NoMember(hub.to_owned()))?;
+        let member = self.hub(hub).ok_or_else(|| Refusal::NoMember(hub.to_owned()))?;
         Ok(member.is_founder || member.good.contains(issuer))
     }
 
     /// Whether this is the hub with which the grid has begun.
     pub fn is_first_hub(&self, name: &str) -> bool {
-        self.members.get(&Who::new(HUB, name)).is_some_and(|it| it.is_founder && it.state.is_in())
+        self.hub(name).is_some_and(|it| it.is_founder)
     }
 
     /// Takes in a member of a hub's own machine, which has this certificate already: the hub has made it. The hub may replace it later.
     pub fn bring(&mut self, now: u64, hub: &str, asking: Asking, good: Good) -> Result<Vec<Change>, Refusal> {
         let by = format!("the hub {hub}");
-        let own = self.members.get(&Who::new(HUB, hub)).filter(|it| it.state.is_in());
-        let is_first = own.ok_or_else(|| Refusal::NoMember(hub.to_owned()))?.is_founder;
+        let is_first = self.hub(hub).ok_or_else(|| Refusal::NoMember(hub.to_owned()))?.is_founder;
         match self.members.get(&asking.who) {
             Some(known) if known.key == asking.key => return Ok(Vec::new()), // an expelled one stays expelled
             Some(known) if known.state.is_in() && known.by != by && !(is_first && known.is_founder) => {
@@ -321,7 +318,17 @@ impl Hub {
 
     /// Whether a hub of this name is in the grid.
     pub fn hub_in(&self, name: &str) -> bool {
-        self.members.get(&Who::new(HUB, name)).is_some_and(|it| it.state.is_in())
+        self.hub(name).is_some()
+    }
+
+    fn hub(&self, name: &str) -> Option<&Member> {
+        self.members.get(&Who::new(HUB, name)).filter(|it| it.state.is_in())
+    }
+
+    /// The member with this key.
+    fn member(&self, asking: &Asking) -> Result<&Member, Refusal> {
+        let member = self.members.get(&asking.who).filter(|it| it.key == asking.key && it.state.is_in());
+        member.ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))
     }
 
     /// Tells which hubs keep the state together. Nothing of it is stored here.
@@ -331,8 +338,7 @@ impl Hub {
 
     /// Checks that a member may have a new certificate because an issuer of its old one was revoked.
     pub fn check_replace(&self, now: u64, asking: &Asking) -> Result<(), Refusal> {
-        let member = self.members.get(&asking.who).filter(|it| it.key == asking.key && it.state.is_in());
-        check_room(now, member.ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))?)
+        check_room(now, self.member(asking)?)
     }
 
     /// Records such a certificate.
@@ -345,15 +351,13 @@ impl Hub {
 
     /// Whether this is the key of a member.
     pub fn check_member(&self, asking: &Asking) -> Result<(), Refusal> {
-        let member = self.members.get(&asking.who).filter(|it| it.key == asking.key && it.state.is_in());
-        member.map(drop).ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))
+        self.member(asking).map(drop)
     }
 
     /// Whether this key may have a new certificate, which is good for `lasts` seconds. The certificate that it shows ends at `shown`. A
     /// newer one does not count: the answer that brought it may have been lost.
     pub fn check_renew(&self, now: u64, asking: &Asking, shown: u64, lasts: u64) -> Result<(), Refusal> {
-        let member = self.members.get(&asking.who).filter(|it| it.key == asking.key && it.state.is_in());
-        let member = member.ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))?;
+        let member = self.member(asking)?;
         match shown > now + lasts / 2 {
             true => Err(Refusal::Early(asking.who.name.clone())),
             false => check_room(now, member),
@@ -373,9 +377,7 @@ impl Hub {
     pub fn expel(&mut self, now: u64, by: &str, name: &str) -> Result<Ended, Refusal> {
         self.check_owner(by)?;
         let has_others = self.has_hub_beside(name);
-        let is_in = |who: &Who| self.members.get(who).is_some_and(|it| it.state.is_in());
-        let is_meant = |who: &Who| (who.role != HUB || has_others) && is_in(who);
-        let named: Vec<Who> = self.roles().map(|role| Who::new(role, name)).filter(is_meant).collect();
+        let named: Vec<Who> = self.named(name).filter(|who| who.role != HUB || has_others).collect();
         if named.is_empty() {
             return Err(Refusal::NoName(name.to_owned()));
         }
@@ -529,6 +531,12 @@ impl Hub {
             |from: Bound<Who>| self.members.range((from, Bound::Unbounded)).next().map(|(who, _)| who.role.as_str());
         let after = move |role: &&str| next(Bound::Included(Who { role: format!("{role}\0"), name: String::new() }));
         std::iter::successors(next(Bound::Unbounded), after)
+    }
+
+    /// The members of this name, of all roles.
+    fn named(&self, name: &str) -> impl Iterator<Item = Who> {
+        let is_in = |who: &Who| self.members.get(who).is_some_and(|it| it.state.is_in());
+        self.roles().map(move |role| Who::new(role, name)).filter(is_in)
     }
 
     /// Ends a membership. Returns the certificates that were good until now.
