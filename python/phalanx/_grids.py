@@ -63,7 +63,7 @@ _LONGEST = 64 << 20
 #: Most hubs of a grid.
 _MOST_HUBS = 64
 #: Most addresses of hubs that are kept when they change.
-_MOST_ADDRESSES = 8
+MOST_ADDRESSES = 8
 
 _log = logging.getLogger("phalanx")
 
@@ -395,7 +395,7 @@ def _keep_hubs(joined: Joined, found: Iterable[Member]) -> None:
         return
     hubs.sort(key=lambda it: it.facts.get(LEADS) != "yes")
     told = [it.address for it in hubs if it.address is not None]
-    kept = (*told, *(hub for hub in joined.hubs if hub not in told))[:_MOST_ADDRESSES]
+    kept = (*told, *(hub for hub in joined.hubs if hub not in told))[:MOST_ADDRESSES]
     if {*kept} != {*joined.hubs}:
         write_joined(joined._replace(hubs=kept))
 

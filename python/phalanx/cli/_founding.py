@@ -11,9 +11,9 @@ import shutil
 from pathlib import Path
 
 from phalanx import _native
-from phalanx._grids import AUTHORITIES, HUB, Joined, folder_of, make_folder, replace, write_joined
+from phalanx._grids import AUTHORITIES, HUB, Joined, folder_of, last_members, make_folder, replace, write_joined
 from phalanx._identities import EXECUTOR, USER, home, read_private
-from phalanx.cli._joined import host_name
+from phalanx.cli._joined import host_name, name_in
 from phalanx.errors import IdentityError
 from phalanx.members import to_name
 
@@ -109,3 +109,12 @@ def _is_good(file: Path) -> bool:
     except IdentityError:
         return False
     return True
+
+
+def other_hubs(joined: Joined) -> list[str]:
+    """Where the other hubs of a grid are, of which this machine is one."""
+    own = name_in(read_private(joined.hub / HUB_IDENTITY, "identity", ""))
+    hubs = [it for it in last_members(joined) if it.role == "hub" and it.name != own]
+    further = joined.hub / JOINED
+    known = further.read_text(encoding="utf-8").split() if further.exists() else []
+    return [*dict.fromkeys([*(it.address for it in hubs if it.address is not None), *known])]

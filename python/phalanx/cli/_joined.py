@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 
 import click
 
@@ -31,6 +32,12 @@ def parts_of(joined: Joined) -> list[str]:
 def name_in(file_text: str) -> str:
     """The name in the certificate of an identity file, also after the certificate's end."""
     return _native.certificate_of(file_text)[1]
+
+
+def typed_token(token: str, command: str) -> str:
+    """The token that a user typed. ``-`` stands for the one in the first line of standard input, which may be the whole
+    line that `phalanx invite` prints, with its command."""
+    return sys.stdin.readline().strip().removeprefix(command) if token == "-" else token
 
 
 def host_name() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 
 import click
@@ -22,7 +21,7 @@ from phalanx.cli import _lending
 from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
 from phalanx.cli._examples import examples
 from phalanx.cli._founding import owner_name
-from phalanx.cli._joined import announce_at_hub, host_name, machine_facts, name_in
+from phalanx.cli._joined import announce_at_hub, host_name, machine_facts, name_in, typed_token
 from phalanx.cli._listening import ADVERTISE, LABELS, LISTEN, addresses_told, keep, listening
 from phalanx.cli._running import running
 from phalanx.cli._streams import printable
@@ -75,8 +74,7 @@ def join(
 
     With the name of a grid in place of a token, the executor of a grid that this machine has joined starts again.
     """
-    if token == "-":
-        token = sys.stdin.readline().strip().removeprefix("phalanx join ")
+    token = typed_token(token, "phalanx join ")
     if is_name(token) and is_joined(token):
         if name or local:
             raise click.UsageError("--name and --as are for joining with a token; this grid has been joined")

@@ -7,11 +7,11 @@ import shutil
 import click
 
 from phalanx import _native
-from phalanx._grids import Joined, dialler_of, last_members, one_joined
+from phalanx._grids import Joined, dialler_of, one_joined
 from phalanx._identities import dialler, read_private
 from phalanx.cli._examples import examples
-from phalanx.cli._founding import HUB_IDENTITY, JOINED, authority_of
-from phalanx.cli._joined import as_typed, name_in
+from phalanx.cli._founding import HUB_IDENTITY, authority_of, other_hubs
+from phalanx.cli._joined import as_typed
 from phalanx.cli._running import Process, watched
 from phalanx.cli._streams import printable
 from phalanx.deploying import services
@@ -70,15 +70,6 @@ def _leave(joined: Joined, process: Process, others: list[str]) -> None:
         click.echo(f"still to remove: its service, with phalanx service uninstall {joined.name}")
     elif runs := process.outlives(_ENDING if hears else 0):
         click.echo(f"still to end: {runs}")
-
-
-def other_hubs(joined: Joined) -> list[str]:
-    """Where the other hubs of a grid are, of which this machine is one."""
-    own = name_in(read_private(joined.hub / HUB_IDENTITY, "identity", ""))
-    hubs = [it for it in last_members(joined) if it.role == "hub" and it.name != own]
-    further = joined.hub / JOINED
-    known = further.read_text(encoding="utf-8").split() if further.exists() else []
-    return [*dict.fromkeys([*(it.address for it in hubs if it.address is not None), *known])]
 
 
 def _leave_as_hub(joined: Joined, others: list[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from typing import Any
 
@@ -14,7 +13,7 @@ from phalanx import _native
 from phalanx._grids import Joined, dialler_of, one_joined
 from phalanx.cli._console import console
 from phalanx.cli._examples import examples
-from phalanx.cli._joined import JOINED
+from phalanx.cli._joined import JOINED, typed_token
 from phalanx.cli._lending import MOST_PLACES
 from phalanx.cli._numbers import Count
 from phalanx.cli._streams import printable
@@ -95,8 +94,7 @@ def lend(
         _native.hub_end_loan(*dialler_of(joined), ends)
         click.echo(f"nothing is lent to the grid {printable(ends)} any more")
         return None
-    if token == "-":
-        token = sys.stdin.readline().strip().removeprefix("phalanx join ")
+    token = typed_token(token or "", "phalanx join ")
     try:
         words = [*read_labels(labels)]
     except ContractError as error:
@@ -106,7 +104,7 @@ def lend(
         raise IdentityError(f"{wrong[0]!r} is no name of a user: it has small letters, digits and hyphens, 63 at most")
     grid = _native.hub_lend(
         *dialler_of(joined),
-        token or "",
+        token,
         members=members,
         labels=words,
         accepted=accepted,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack, closing
 
 import click
 
 from phalanx import _native
 from phalanx._grids import (
+    MOST_ADDRESSES,
     Joined,
     Listening,
     folder_of,
-    last_members,
     make_folder,
     read_joined,
     read_listening,
@@ -22,15 +21,13 @@ from phalanx._identities import is_joined, joined_names, read_private
 from phalanx.cli import _founding, _lending
 from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
 from phalanx.cli._examples import examples
-from phalanx.cli._joined import announce_at_hub, as_typed, host_name, machine_facts, name_in
+from phalanx.cli._joined import announce_at_hub, as_typed, host_name, machine_facts, name_in, typed_token
 from phalanx.cli._listening import ADVERTISE, LABELS, LISTEN, addresses_of, here, keep, listening
 from phalanx.cli._running import running
 from phalanx.cli._streams import printable
 from phalanx.errors import IdentityError, RecruitError
 from phalanx.members import is_address, is_name
 
-#: Most addresses of hubs that a member keeps.
-_MOST_ADDRESSES = 8
 #: The first invitation, which the command prints: for one executor, within an hour.
 _FIRST = "executor", 1, 3600
 
@@ -152,29 +149,17 @@ def _started_before(name: str) -> Joined:
 
 def _at(joined: Joined, hubs: list[str]) -> Joined:
     """The grid with the addresses that its hub has now, and behind them those of the other hubs."""
-    hubs = [*hubs, *(hub for hub in joined.hubs if hub not in hubs and _is_other(hub, joined))][:_MOST_ADDRESSES]
+    known = {*_founding.other_hubs(joined)}
+    hubs = [*hubs, *(hub for hub in joined.hubs if hub not in hubs and hub in known)][:MOST_ADDRESSES]
     if [*joined.hubs] != hubs:
         joined = joined._replace(hubs=(*hubs,))
         write_joined(joined)
     return joined
 
 
-def _is_other(address: str, joined: Joined) -> bool:
-    """Whether an address is that of another hub, as the members that were named last say."""
-    others = (it for it in last_members(joined) if it.role == "hub" and it.name != _hub_name(joined))
-    is_told = any(address == other.address for other in others)
-    further = joined.hub / _founding.JOINED
-    return is_told or (further.exists() and address in further.read_text(encoding="utf-8").split())
-
-
-def _hub_name(joined: Joined) -> str:
-    return name_in(read_private(joined.hub / _founding.HUB_IDENTITY, "identity", ""))
-
-
 def join_as_hub(token: str, local: str | None, hub_name: str) -> str:
     """Makes this machine a further hub of the grid of a token. Returns what this account calls the grid."""
-    if token == "-":
-        token = sys.stdin.readline().strip().removeprefix("phalanx up --join ")
+    token = typed_token(token, "phalanx up --join ")
     grid, role, hubs, root = _native.token_parts(token)
     if role != "hub":
         raise IdentityError(f"the token is for the role {printable(role)}: phalanx join TOKEN")
@@ -196,7 +181,7 @@ def join_as_hub(token: str, local: str | None, hub_name: str) -> str:
     issuer, identity, _, others, _ = _native.join_hub(token, hub_name)
     _founding.write_further(joined, issuer, identity, [*filter(is_address, others)])
     known = [hub for hub in [*joined.hubs, *others] if is_address(hub)]
-    write_joined(joined._replace(hubs=(*dict.fromkeys(known),)[:_MOST_ADDRESSES]))
+    write_joined(joined._replace(hubs=(*dict.fromkeys(known),)[:MOST_ADDRESSES]))
     click.echo(f"joined the grid {name} as its hub {hub_name}")
     return name
 
@@ -217,7 +202,7 @@ def _start(
         return None
     facts = machine_facts(donating, chosen.labels) | _lending.facts(may_lend)
     others = [hub for hub in joined.hubs if hub not in addresses_of(chosen)]
-    stays = [here(address), *others][:_MOST_ADDRESSES], addresses_of(chosen), facts
+    stays = [here(address), *others][:MOST_ADDRESSES], addresses_of(chosen), facts
     try:
         service = start_executor(
             address, joined.executor, donating, hub=hub, grid=stays, **_lending.lending(joined, donating, may_lend)
