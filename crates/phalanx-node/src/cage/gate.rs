@@ -51,9 +51,9 @@ pub fn is_possible() -> bool {
 
 fn try_out() -> bool {
     let is_readable = std::fs::read_to_string(YAMA).map_or(true, |scope| matches!(scope.trim(), "0" | "1"));
-    let Some(program) = program().filter(|_| is_readable && seccomp::is_available(libc::SECCOMP_RET_USER_NOTIF)) else {
-        return false;
-    };
+    let may_ask = is_readable && seccomp::is_available(libc::SECCOMP_RET_USER_NOTIF);
+    let may_ask = may_ask && open_for(libc::AT_FDCWD, c"/", 0).is_ok();
+    let Some(program) = program().filter(|_| may_ask) else { return false };
     // SAFETY: the child makes system calls, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -63,7 +63,10 @@ fn try_out() -> bool {
     }
     let mut status = -1;
     // SAFETY: waits for the child, which only this function knows.
-    child > 0 && unsafe { libc::waitpid(child, &raw mut status, 0) } == child && status == 0
+    let mut wait = || unsafe { libc::waitpid(child, &raw mut status, 0) };
+    let is_interrupted = |outcome| outcome < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
+    while child > 0 && is_interrupted(wait()) {}
+    child > 0 && status == 0
 }
 
 /// The program with which the kernel asks. `None`: there is no list of calls for this architecture.
@@ -162,6 +165,9 @@ impl<'a> Gate<'a> {
         if !self.is_writable(&file, matches!(change.at, At::Descriptor(_)))? {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
+        if change.to.sets_group() && !is_folder(&file)? {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
         change.to.make(&file)
     }
 
@@ -178,6 +184,8 @@ impl<'a> Gate<'a> {
             path.strip_prefix(it).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
         };
         Ok(match path.first() {
+            // Memory with a name only. It can be opened by those alone who have it.
+            Some(b'/') if path.starts_with(b"/memfd:") && path.ends_with(b" (deleted)") => is_own,
             // A path that was cut off could be another one.
             Some(b'/') => count < buffer.len() && self.writable.iter().any(beneath),
             _ => is_own && !path.starts_with(b"("),
@@ -238,6 +246,12 @@ impl Change {
 }
 
 impl To {
+    /// Whether another account that runs the file gets the group of the cage's account, outside of the cage. At a folder the bit says
+    /// which group new files get.
+    fn sets_group(&self) -> bool {
+        matches!(self, To::Mode(mode) if mode & libc::S_ISGID != 0)
+    }
+
     fn make(&self, file: &OwnedFd) -> io::Result<()> {
         let mut name = [0; 64];
         // SAFETY: the names end with a zero and live as long as the calls.
@@ -253,6 +267,11 @@ impl To {
     }
 }
 
+fn is_folder(file: &OwnedFd) -> io::Result<bool> {
+    let mode = rustix::fs::fstat(file)?.st_mode;
+    Ok(rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::Directory)
+}
+
 /// The name of an open file in `/proc`.
 fn link_to<'a>(file: &OwnedFd, buffer: &'a mut [u8]) -> &'a CStr {
     written(buffer, format_args!("/proc/self/fd/{}\0", file.as_raw_fd()))
@@ -265,13 +284,30 @@ fn written<'a>(buffer: &'a mut [u8], text: std::fmt::Arguments<'_>) -> &'a CStr 
     CStr::from_bytes_until_nul(buffer).unwrap_or_default()
 }
 
-/// Opens a file only to look at it and to name it.
+/// Opens a file only to look at it and to name it. The path is one of this process's own.
 fn open(folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd> {
     // SAFETY: the path ends with a zero and lives as long as the call, which makes the descriptor.
     match unsafe { libc::openat(folder, path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC | flags) } {
         -1 => Err(io::Error::last_os_error()),
         // SAFETY: the call has made it.
         file => Ok(unsafe { OwnedFd::from_raw_fd(file) }),
+    }
+}
+
+/// The same for a path that a process names. It leads through no link of `/proc` to the files of a process: the kernel may allow this
+/// process to follow such a link that it refuses the other one.
+fn open_for(folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: all zeroes are values of this plain structure.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = (libc::O_PATH | libc::O_CLOEXEC | flags) as u64;
+    how.resolve = libc::RESOLVE_NO_MAGICLINKS;
+    // SAFETY: the path ends with a zero; it and the structure live as long as the call, which makes the descriptor.
+    let file =
+        unsafe { libc::syscall(libc::SYS_openat2, folder, path.as_ptr(), &raw const how, size_of::<libc::open_how>()) };
+    match file {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the call has made it.
+        file => Ok(unsafe { OwnedFd::from_raw_fd(file as RawFd) }),
     }
 }
 
@@ -295,21 +331,22 @@ fn open_named(process: pid_t, folder: c_int, path: &CStr, flags: c_int) -> io::R
     if path.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
         return base();
     }
+    if let Some(number) = descriptor(path.to_bytes()) {
+        return open_own(process, number);
+    }
     let follow = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { libc::O_NOFOLLOW } else { 0 };
-    if path.to_bytes().first() != Some(&b'/') {
-        return open(base()?.as_raw_fd(), path, follow);
+    match path.to_bytes().first() {
+        Some(b'/') => open_for(libc::AT_FDCWD, path, follow),
+        _ => open_for(base()?.as_raw_fd(), path, follow),
     }
-    // These names mean the process that asks. A link to them leads to this process, and so to nothing that may be changed.
-    let own = [(&b"/proc/self/"[..], ""), (b"/proc/thread-self/", ""), (b"/dev/fd/", "fd/")];
-    for (name, below) in own {
-        if let Some(rest) =
-            path.to_bytes_with_nul().strip_prefix(name).and_then(|it| CStr::from_bytes_with_nul(it).ok())
-        {
-            let folder = open(libc::AT_FDCWD, written(&mut [0; 64], format_args!("/proc/{process}/{below}\0")), 0)?;
-            return open(folder.as_raw_fd(), rest, follow);
-        }
-    }
-    open(libc::AT_FDCWD, path, follow)
+}
+
+/// The number in a name by which a process means a file that it has open, as the C library does for modes of links.
+fn descriptor(path: &[u8]) -> Option<c_int> {
+    let folders = [&b"/proc/self/fd/"[..], b"/proc/thread-self/fd/", b"/dev/fd/"];
+    let number = folders.iter().find_map(|folder| path.strip_prefix(*folder))?;
+    let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(number).ok().filter(|_| is_number)?.parse().ok()
 }
 
 /// Reads a path in the memory of a process.

@@ -85,19 +85,22 @@ const ATTRIBUTES: &[c_long] = &[
     466,
 ];
 
-/// Calls that set the mode of a file, each with the argument that has it.
-const MODES: &[(c_long, u32)] = &[
+/// The bits with which another account runs a file with the rights of the cage's account, or of its group, outside of the cage.
+const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
+/// Calls that set the mode of a file, each with the argument that has it, and the bits that are refused. At a folder `S_ISGID` is
+/// harmless, so that for files that are there the [gate](super::gate) refuses it.
+const MODES: &[(c_long, u32, u32)] = &[
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_chmod, 1),
-    (libc::SYS_fchmod, 1),
-    (libc::SYS_fchmodat, 2),
+    (libc::SYS_chmod, 1, libc::S_ISUID),
+    (libc::SYS_fchmod, 1, libc::S_ISUID),
+    (libc::SYS_fchmodat, 2, libc::S_ISUID),
     // `fchmodat2`, whose number is the same on all architectures. Not each of them has a name for it.
-    (452, 2),
+    (452, 2, libc::S_ISUID),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_creat, 1),
+    (libc::SYS_creat, 1, SET_ID),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_mknod, 1),
-    (libc::SYS_mknodat, 2),
+    (libc::SYS_mknod, 1, SET_ID),
+    (libc::SYS_mknodat, 2, SET_ID),
 ];
 /// Calls whose mode counts only if they make a file, each with the arguments that have the flags and the mode.
 const OPENS: &[(c_long, u32, u32)] = &[
@@ -176,8 +179,7 @@ fn filter() -> Option<Vec<sock_filter>> {
         (libc::SYS_setpriority, 0, BPF_JEQ, libc::PRIO_USER),
     ];
     conditions.extend(TERMINAL.map(|request| (libc::SYS_ioctl, 1, BPF_JEQ, request)));
-    // Another account that runs a program with the set-user-ID bit has the rights of the cage's account, outside of the cage.
-    conditions.extend(MODES.iter().map(|(call, argument)| (*call, *argument, BPF_JSET, libc::S_ISUID)));
+    conditions.extend(MODES.iter().map(|(call, argument, bits)| (*call, *argument, BPF_JSET, *bits)));
     for (call, argument, comparison, value) in conditions {
         let skip = jump(BPF_JEQ, call as u32, 0, 4);
         program.extend([skip, load(ARGUMENTS + 8 * argument), jump(comparison, value, 0, 1), refused, load(NUMBER)]);
@@ -185,7 +187,7 @@ fn filter() -> Option<Vec<sock_filter>> {
     for (call, flags, mode) in OPENS {
         let (skip, makes) = (jump(BPF_JEQ, *call as u32, 0, 6), jump(BPF_JSET, MAKES, 0, 3));
         let (flags, mode) = (load(ARGUMENTS + 8 * flags), load(ARGUMENTS + 8 * mode));
-        program.extend([skip, flags, makes, mode, jump(BPF_JSET, libc::S_ISUID, 0, 1), refused, load(NUMBER)]);
+        program.extend([skip, flags, makes, mode, jump(BPF_JSET, SET_ID, 0, 1), refused, load(NUMBER)]);
     }
     program.push(returns(libc::SECCOMP_RET_ALLOW));
     Some(program)
