@@ -62,6 +62,17 @@ pub(crate) fn state(pid: u32) -> Option<char> {
     stat.get(end_of_name + 2).map(|byte| char::from(*byte))
 }
 
+/// Whether a process has not ended.
+pub(crate) fn lives(pid: u32) -> bool {
+    state(pid).is_some_and(|state| !"ZX".contains(state))
+}
+
+/// The processes whose parent a process is, also those that have ended and that it has not waited for. None: the kernel does not tell.
+pub(crate) fn children(pid: u32) -> impl Iterator<Item = u32> {
+    let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    listed.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>().into_iter()
+}
+
 /// Whether a process is stopped now.
 pub(crate) fn is_stopped(pid: u32) -> bool {
     state(pid).is_some_and(|state| "Tt".contains(state))

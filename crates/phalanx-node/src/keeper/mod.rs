@@ -12,20 +12,29 @@ pub use nursery::{BUSY_PAUSE, BUSY_TRIES};
 pub use watch::close_all_but;
 
 use crate::cage::Bars;
+use crate::ending;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 use rustix::net::{recv, send, shutdown, socketpair};
-use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 /// Bytes of a message to the keeper: a process, and a signal for its group. Without a signal: the process is one of the
 /// program's. Without both: all were named.
 const ORDER: usize = 8;
 /// Bytes of a message of the keeper: a process of the program, its wait status, and its peak resident size in kilobytes.
 const NEWS: usize = 16;
+
+/// How long a keeper has to end a program. One that takes longer waits for a file system that does not answer, in which it changes a
+/// mode, or a process of the program does.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Pause before further processes are looked for.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// The keeper of a program. Dropping it ends the program.
 #[derive(Debug)]
@@ -71,7 +80,7 @@ impl Keeper {
         // The keeper reaps nothing before it is told to go on, so that each number still is that of the process.
         let begun = |started: io::Result<u32>| {
             let process = started?;
-            let ended = pidfd_open(pid(process)?, PidfdFlags::empty())?;
+            let ended = pidfd_open(to_pid(process).ok_or(io::ErrorKind::InvalidInput)?, PidfdFlags::empty())?;
             keeper.order(process, 0);
             Ok((process, ended))
         };
@@ -87,9 +96,7 @@ impl Keeper {
 
     /// Whether a process has ended, or the keeper.
     pub fn has_news(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+        is_readable(&self.socket, Instant::now())
     }
 
     /// The next process that has ended; `None`: no other one has ended yet.
@@ -104,14 +111,64 @@ impl Keeper {
         }
     }
 
-    /// Ends the program, and returns when nothing of it is left. Returns the processes whose end was not reported before.
+    /// Ends the program, and returns when nothing of it is left, or nothing that can be ended. Returns the processes whose end was not
+    /// reported before.
     pub fn end(&mut self) -> Vec<Ended> {
+        self.end_within(PATIENCE)
+    }
+
+    fn end_within(&mut self, patience: Duration) -> Vec<Ended> {
         let _ = shutdown(&self.socket, Shutdown::Write);
-        let ended = std::iter::from_fn(|| self.receive(RecvFlags::empty()).ok()).collect();
-        while !self.is_over {
+        let until = Instant::now() + patience;
+        let mut ended = Vec::new();
+        while is_readable(&self.socket, until) {
+            match self.receive(RecvFlags::DONTWAIT) {
+                Ok(process) => ended.push(process),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => break,
+            }
+        }
+        self.reap(until);
+        if !self.is_over {
+            let until = Instant::now() + patience;
+            self.kill(until);
+            self.reap(until);
+        }
+        self.is_over = true;
+        ended
+    }
+
+    /// Waits for the end of the keeper.
+    fn reap(&mut self, until: Instant) {
+        // No descriptor: nobody can say when the keeper ends, so that it is waited for as long as it takes.
+        let has_ended = || pidfd_open(self.process, PidfdFlags::empty()).map_or(true, |it| is_readable(it, until));
+        while !self.is_over && has_ended() {
             self.is_over = !matches!(waitpid(Some(self.process), WaitOptions::empty()), Err(Errno::INTR));
         }
-        ended
+    }
+
+    /// Kills what the keeper keeps, and then the keeper, which is stopped meanwhile: it reaps nothing, so that the numbers of its children
+    /// are theirs.
+    fn kill(&self, until: Instant) {
+        let _ = kill_process(self.process, Signal::STOP);
+        // What a killed process has started becomes a child of the keeper.
+        while Instant::now() < until {
+            let left: Vec<Pid> =
+                ending::children(self.number()).filter(|it| ending::lives(*it)).filter_map(to_pid).collect();
+            if left.is_empty() {
+                break;
+            }
+            for process in left {
+                let _ = kill_process(process, Signal::KILL);
+            }
+            std::thread::sleep(AGAIN);
+        }
+        let _ = kill_process(self.process, Signal::KILL);
+    }
+
+    /// The number of the keeper's process.
+    fn number(&self) -> u32 {
+        self.process.as_raw_nonzero().get() as u32
     }
 
     fn order(&self, process: u32, signal: i32) {
@@ -153,8 +210,19 @@ impl Drop for Keeper {
     }
 }
 
-fn pid(process: u32) -> io::Result<Pid> {
-    Pid::from_raw(process as i32).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+/// Whether something can be read before this time, or the other side has ended.
+fn is_readable(descriptor: impl AsFd, until: Instant) -> bool {
+    loop {
+        let patience = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+        match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], patience.as_ref()) {
+            Err(Errno::INTR) => {}
+            outcome => return outcome.is_ok_and(|ready| ready > 0),
+        }
+    }
+}
+
+fn to_pid(process: u32) -> Option<Pid> {
+    Pid::from_raw(process as i32)
 }
 
 #[cfg(test)]
