@@ -22,8 +22,8 @@ impl By {
         }
     }
 
-    /// Causes that are told apart at a time. A peer that makes up new ones shares one limit for all of them. Together with
-    /// `shown`, this keeps a log below 100 lines a minute, whatever refused peers do.
+    /// Causes of one severity that are told apart at a time. A peer that makes up new ones shares one limit for all of them. Together
+    /// with `shown`, this keeps a log below 100 lines of each severity a minute, whatever refused peers do.
     fn causes(self) -> usize {
         match self {
             By::Peer => 15,
@@ -41,12 +41,14 @@ const MOST_CAUSE: usize = 300;
 #[derive(Debug)]
 pub(super) struct Limits {
     period: Duration,
-    causes: HashMap<(By, String), Lines>,
+    causes: HashMap<Cause, Lines>,
 }
+
+/// Lines that a log does not show hide no warnings of the same cause.
+type Cause = (By, Severity, String);
 
 #[derive(Debug)]
 struct Lines {
-    severity: Severity,
     ends: Instant,
     count: u64,
 }
@@ -66,13 +68,12 @@ impl Limits {
 
     /// Counts a line. Returns whether it is shown.
     pub fn admit(&mut self, by: By, severity: Severity, cause: &str, now: Instant) -> bool {
-        let mut cause = (by, cause.chars().take(MOST_CAUSE).collect());
-        let known = || self.causes.keys().filter(|(other, _)| *other == by).count();
+        let mut cause = (by, severity, cause.chars().take(MOST_CAUSE).collect());
+        let known = || self.causes.keys().filter(|(who, how, _)| (*who, *how) == (by, severity)).count();
         if !self.causes.contains_key(&cause) && known() >= by.causes() {
-            cause.1 = OTHERS.to_owned();
+            cause.2 = OTHERS.to_owned();
         }
-        let lines = Lines { severity, ends: now + self.period, count: 0 };
-        let lines = self.causes.entry(cause).or_insert(lines);
+        let lines = self.causes.entry(cause).or_insert(Lines { ends: now + self.period, count: 0 });
         lines.count += 1;
         lines.count <= by.shown()
     }
@@ -80,10 +81,10 @@ impl Limits {
     /// Ends the periods that are over. Returns what was not shown in them.
     pub fn end(&mut self, now: Instant) -> Vec<Hidden> {
         let mut hidden = Vec::new();
-        self.causes.retain(|(by, cause), lines| {
-            let Lines { severity, ends, count } = *lines;
+        self.causes.retain(|(by, severity, cause), lines| {
+            let Lines { ends, count } = *lines;
             if ends <= now && count > by.shown() {
-                hidden.push(Hidden { severity, cause: cause.clone(), count: count - by.shown() });
+                hidden.push(Hidden { severity: *severity, cause: cause.clone(), count: count - by.shown() });
             }
             ends > now
         });
@@ -92,7 +93,7 @@ impl Limits {
 
     /// When the first period ends in which something was not shown.
     pub fn next_end(&self) -> Option<Instant> {
-        let is_hidden = |((by, _), lines): &(&(By, String), &Lines)| lines.count > by.shown();
+        let is_hidden = |((by, ..), lines): &(&Cause, &Lines)| lines.count > by.shown();
         self.causes.iter().filter(is_hidden).map(|(_, lines)| lines.ends).min()
     }
 }
@@ -116,6 +117,8 @@ mod tests {
         let hidden = Hidden { severity: Severity::Warning, cause: "one".to_owned(), count: 999_995 };
         assert_eq!(limits.end(now + MINUTE), [hidden]);
         assert_eq!(limits.next_end(), None);
+        assert_eq!((0..9).filter(|_| limits.admit(By::Peer, Severity::Info, "two", now)).count(), 5);
+        assert_eq!(shown(&mut limits, "two", 9, now), 5, "lines of another severity do not count");
         assert_eq!(shown(&mut limits, "one", 9, now + MINUTE), 5, "a new period");
     }
 
