@@ -133,6 +133,7 @@ impl Door {
             self.make_room(Unproved { number, from: ip, socket });
         }
         let (said, carries_news, deadline) = (Vec::new(), false, Instant::now() + PATIENCE);
+        let door = self.clone();
         let peer = Peer { number, socket, from: ip, said, carries_news, service: None, deadline, door: self };
         let serve = move || {
             let door = peer.door.clone();
@@ -153,7 +154,9 @@ impl Door {
             }
             door.proved(number); // or the peer is gone
         };
-        let _ = thread::Builder::new().name("phalanx-peer".into()).stack_size(STACK).spawn(serve);
+        if thread::Builder::new().name("phalanx-peer".into()).stack_size(STACK).spawn(serve).is_err() {
+            door.proved(number); // the peer is gone: this machine has no thread for it
+        }
     }
 
     /// Makes room for a new connection. In a flood, it closes the oldest unauthenticated connection of the address that has

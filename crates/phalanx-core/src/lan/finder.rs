@@ -26,7 +26,7 @@ const MOST_DIALS: usize = 16;
 const STRANGER: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(600)];
 /// How long an address is left alone at first, and at most, that could not be reached.
 const AWAY: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(60)];
-/// A machine may have so many strangers before it is dialled at the pace of a hostile one, which names ever new ports.
+/// A machine may be dialled in vain so often before that is done at the pace of a hostile one, which names ever new ports.
 const FREE: u32 = 8;
 /// The pause between two dials of such a machine.
 const SLOW: Duration = Duration::from_secs(30);
@@ -74,6 +74,8 @@ struct Machine {
     ports: BTreeMap<u16, Port>,
     /// How many strangers answered there since an executor of the grid did.
     strangers: u32,
+    /// How often it was dialled in vain since then.
+    failures: u32,
     not_before: Duration,
     heard: Duration,
 }
@@ -96,6 +98,13 @@ enum State {
     Failed(Duration),
 }
 
+impl Port {
+    /// Whether this port may be forgotten for another one: nobody of the grid was found there, or nobody answers any more.
+    fn is_useless(&self) -> bool {
+        matches!(self.state, State::Failed(_)) || self.missed >= MISSED && self.state != State::Dialled
+    }
+}
+
 impl Machine {
     fn is_dialled(&self) -> bool {
         self.ports.values().any(|port| port.state == State::Dialled)
@@ -103,14 +112,14 @@ impl Machine {
 
     /// Whether this machine may be forgotten for another one.
     fn is_useless(&self) -> bool {
-        self.ports.values().all(|port| matches!(port.state, State::Failed(_)))
+        self.ports.values().all(Port::is_useless)
     }
 
-    /// Makes room for one more port. Only one where nobody of the grid was found is forgotten.
+    /// Makes room for one more port.
     fn has_room(&mut self) -> bool {
         if self.ports.len() >= MOST_PORTS {
-            let failed = self.ports.iter().filter(|(_, port)| matches!(port.state, State::Failed(_)));
-            let oldest = failed.max_by_key(|(_, port)| port.missed).map(|(number, _)| *number);
+            let useless = self.ports.iter().filter(|(_, port)| port.is_useless());
+            let oldest = useless.max_by_key(|(_, port)| port.missed).map(|(number, _)| *number);
             return oldest.is_some_and(|number| self.ports.remove(&number).is_some());
         }
         true
@@ -160,11 +169,11 @@ impl Finder {
         self.looked.is_none() && !self.machines.values().any(Machine::is_dialled)
     }
 
-    /// Those machines go first of which fewest strangers have answered.
+    /// Those machines go first that were dialled in vain least often.
     fn dials(&mut self, now: Duration) -> Vec<SocketAddr> {
         let under_way = self.machines.values().filter(|it| it.is_dialled()).count();
         let mut due: Vec<_> =
-            self.machines.iter().filter_map(|(at, it)| Some((it.strangers, *at, it.next(now)?))).collect();
+            self.machines.iter().filter_map(|(at, it)| Some((it.failures, *at, it.next(now)?))).collect();
         due.sort_unstable();
         due.truncate(MOST_DIALS.saturating_sub(under_way));
         for (_, at, number) in &due {
@@ -193,7 +202,7 @@ impl Finder {
         }
     }
 
-    /// Makes room for one more machine. Of those where nobody of the grid was found, the one that was silent for longest is forgotten.
+    /// Makes room for one more machine. Of those where nobody of the grid is, the one that was silent for longest is forgotten.
     fn has_room_for(&mut self, machine: &Ipv4Addr) -> bool {
         if self.machines.contains_key(machine) || self.machines.len() < MOST_MACHINES {
             return true;
@@ -212,7 +221,7 @@ impl Finder {
         let pauses = match outcome {
             Outcome::Proved(name) => {
                 (port.state, port.failures) = (State::Proved(name.to_ascii_lowercase(), now), 0);
-                (machine.strangers, machine.not_before) = (0, Duration::ZERO);
+                (machine.strangers, machine.failures, machine.not_before) = (0, 0, Duration::ZERO);
                 return;
             }
             Outcome::Stranger => {
@@ -223,7 +232,8 @@ impl Finder {
         };
         let pause = pauses[0].saturating_mul(1 << port.failures.min(16)).min(pauses[1]);
         (port.state, port.failures) = (State::Failed(now + pause), port.failures.saturating_add(1));
-        if machine.strangers >= FREE {
+        machine.failures = machine.failures.saturating_add(1);
+        if machine.failures >= FREE {
             machine.not_before = now + SLOW;
         }
     }

@@ -243,6 +243,37 @@ fn a_flood_of_machines_is_bounded_and_ends() {
 }
 
 #[test]
+fn a_machine_that_lets_every_dial_wait_is_dialled_ever_more_rarely() {
+    let mut net = Net::new();
+    for number in 0..600 {
+        net.say(at(66, 5353), 7000 + number % 40);
+        net.run(0.1);
+    }
+    assert!(
+        net.dialled.len() <= 8 + 8 + 4,
+        "{} dials of a machine where nobody answers, in a minute",
+        net.dialled.len()
+    );
+}
+
+#[test]
+fn executors_that_have_gone_make_room_for_new_ones() {
+    let mut net = Net::new();
+    net.run(0.2);
+    for port in 7000..7008 {
+        net.there.insert(at(7, port).into(), proved("ws7"));
+        net.say(at(7, 5353), port);
+    }
+    net.run(1.0);
+    assert_eq!((net.members(), net.dialled.len()), (vec!["ws7"], 8));
+    net.there.clear();
+    net.run(20.0);
+    net.add(7, 8000, proved("ws7"));
+    net.run(5.0);
+    assert_eq!(net.members(), ["ws7"], "at a new port of the machine");
+}
+
+#[test]
 fn the_same_address_under_many_names_is_one() {
     let mut net = Net::new();
     net.add(7, 7400, proved("ws7"));

@@ -28,6 +28,8 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// Time between two looks at what is due, while answers are awaited, and at rest. A packet is read at once.
 const BUSY: Duration = Duration::from_millis(10);
 const REST: Duration = Duration::from_millis(200);
+/// Pause before the network is asked again by a machine that has no socket for it.
+const RETRY: Duration = Duration::from_secs(1);
 /// Most packets that are read before what is due is done.
 const MOST_PACKETS: usize = 256;
 /// Most addresses of a member that are tried.
@@ -60,6 +62,8 @@ struct State {
     finder: Finder,
     /// The process whose thread asks. A fork has none.
     asks: Option<u32>,
+    /// No thread is started before this time.
+    not_before: Duration,
     trouble: Option<String>,
 }
 
@@ -132,34 +136,35 @@ impl Lan {
 
     /// Somebody looks: the network is asked for a while.
     fn look(self: &Arc<Lan>) -> io::Result<()> {
-        let mut state = self.state()?;
-        state.finder.look(self.now());
-        if state.asks != Some(process()) {
-            let lan = self.clone();
-            thread::Builder::new().name("phalanx-lan".into()).spawn(move || lan.ask())?;
-            state.asks = Some(process());
+        let (mut state, now) = (self.state()?, self.now());
+        state.finder.look(now);
+        if state.asks == Some(process()) || now < state.not_before {
+            return Ok(());
+        }
+        match Multicast::asking() {
+            Ok(socket) => {
+                let lan = self.clone();
+                thread::Builder::new().name("phalanx-lan".into()).spawn(move || lan.ask(&socket))?;
+                state.asks = Some(process());
+            }
+            Err(error) => (state.trouble, state.not_before) = (Some(error.to_string()), now + RETRY),
         }
         Ok(())
     }
 
-    fn ask(self: Arc<Lan>) {
-        let socket = Multicast::asking();
+    fn ask(self: Arc<Lan>, socket: &Multicast) {
         let mut buffer = [0; MOST_PACKET + 1];
         loop {
             let (commands, patience) = {
                 let mut state = lock(&self.state);
                 let commands = state.finder.due(self.now(), random_number() as u16);
-                if let Err(error) = &socket {
-                    state.trouble = Some(error.to_string());
-                }
-                if state.finder.is_idle() || socket.is_err() {
+                if state.finder.is_idle() {
                     state.asks = None;
                     return;
                 }
                 self.changed.notify_all();
                 (commands, if state.finder.is_settled(self.now()) { REST } else { BUSY })
             };
-            let Ok(socket) = &socket else { return };
             let here = segments().unwrap_or_default();
             for command in commands {
                 match command {
@@ -185,11 +190,9 @@ impl Lan {
     }
 
     fn prove_in_background(self: &Arc<Lan>, at: SocketAddr) {
-        let lan = self.clone();
-        let prove = move || drop(lan.prove(at));
-        if thread::Builder::new().name("phalanx-lan-path".into()).spawn(prove).is_err() {
-            lock(&self.state).finder.on_outcome(self.now(), at, Outcome::Away);
-        }
+        let mut proof = Proof { lan: self.clone(), at, outcome: Outcome::Away };
+        let prove = move || proof.outcome = proof.lan.who_is(at);
+        let _ = thread::Builder::new().name("phalanx-lan-path".into()).spawn(prove);
     }
 
     /// Lets whoever listens at an address prove its name.
@@ -212,6 +215,7 @@ impl Lan {
         let introduced = dialled.introduce_and_wait(Preamble::News, expected, PROVING, SHAKING);
         match introduced.and_then(|it| it.name().map_err(io::Error::other)) {
             Ok(name) if !name.contains('.') => Outcome::Proved(name),
+            Err(error) if is_silence(error.kind()) => Outcome::Away,
             _ => Outcome::Stranger,
         }
     }
@@ -229,6 +233,25 @@ impl Lan {
             }
         }
         Ok(None)
+    }
+}
+
+/// Whether nobody has answered. A machine that is busy, or that is just starting, is no stranger.
+fn is_silence(kind: ErrorKind) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, WouldBlock};
+    matches!(kind, TimedOut | WouldBlock | ConnectionReset | ConnectionAborted | BrokenPipe)
+}
+
+/// A proof that is under way. Its end is noted also if its thread cannot be started, or fails.
+struct Proof {
+    lan: Arc<Lan>,
+    at: SocketAddr,
+    outcome: Outcome,
+}
+
+impl Drop for Proof {
+    fn drop(&mut self) {
+        let _ = self.lan.note(self.at, self.outcome.clone());
     }
 }
 
