@@ -253,9 +253,8 @@ impl Hub {
     /// Makes the key a member by this invitation, with a certificate that was made for the key.
     pub fn join(&mut self, now: u64, id: Id, asking: Asking, good: Good) -> Result<Vec<Change>, Refusal> {
         self.check_join(now, &id, &asking)?;
-        if let Some(member) = self.members.get_mut(&asking.who).filter(|it| it.key == asking.key && it.state.is_in()) {
-            member.add(now, good);
-            return Ok(vec![Change::Member(asking.who, Box::new(member.clone()))]);
+        if self.member(&asking).is_ok() {
+            return Ok(vec![self.change(&asking, |member| member.add(now, good))]);
         }
         let invitation = self.invitations.get_mut(&id).expect("was checked");
         let by = invitation.by.clone();
@@ -274,9 +273,7 @@ impl Hub {
         if member.is_founder || member.good.contains(&issuer) {
             return Ok(Vec::new());
         }
-        let member = self.members.get_mut(&asking.who).expect("was checked");
-        member.good.insert(0, issuer);
-        Ok(vec![Change::Member(asking.who.clone(), Box::new(member.clone()))])
+        Ok(vec![self.change(asking, |member| member.good.insert(0, issuer))])
     }
 
     /// Whether this issuer was made for a hub. Otherwise another hub's issuer would be revoked together with this hub.
@@ -331,6 +328,13 @@ impl Hub {
         member.ok_or_else(|| Refusal::NoMember(asking.who.name.clone()))
     }
 
+    /// Changes a member that was found, and whose standing does not change by it.
+    fn change(&mut self, asking: &Asking, change: impl FnOnce(&mut Member)) -> Change {
+        let member = self.members.get_mut(&asking.who).expect("was checked");
+        change(member);
+        Change::Member(asking.who.clone(), Box::new(member.clone()))
+    }
+
     /// Tells which hubs keep the state together. Nothing of it is stored here.
     pub fn tell_hubs(&mut self, hubs: Vec<HubAt>) {
         self.hubs = hubs;
@@ -344,9 +348,7 @@ impl Hub {
     /// Records such a certificate.
     pub fn replace(&mut self, now: u64, asking: &Asking, good: Good) -> Result<Vec<Change>, Refusal> {
         self.check_replace(now, asking)?;
-        let member = self.members.get_mut(&asking.who).expect("was checked");
-        member.add(now, good);
-        Ok(vec![Change::Member(asking.who.clone(), Box::new(member.clone()))])
+        Ok(vec![self.change(asking, |member| member.add(now, good))])
     }
 
     /// Whether this is the key of a member.
@@ -367,9 +369,7 @@ impl Hub {
     /// Records a new certificate of a member that shows one which ends at `shown`.
     pub fn renew(&mut self, now: u64, asking: &Asking, shown: u64, good: Good) -> Result<Vec<Change>, Refusal> {
         self.check_renew(now, asking, shown, good.until.saturating_sub(now))?;
-        let member = self.members.get_mut(&asking.who).expect("was checked");
-        member.add(now, good);
-        Ok(vec![Change::Member(asking.who.clone(), Box::new(member.clone()))])
+        Ok(vec![self.change(asking, |member| member.add(now, good))])
     }
 
     /// Expels all members of a name, except the only hub, for an owner. Withdraws the invitations by which they have joined. Returns the

@@ -20,6 +20,11 @@ fn grid_of(user: &str) -> Option<&str> {
     user.split_once(AT).map(|(_, grid)| grid)
 }
 
+/// The demands of users of a grid, in their order.
+fn of_grid(demands: &BTreeMap<&str, Demand>, grid: &str) -> Vec<Demand> {
+    demands.iter().filter(|(user, _)| grid_of(user) == Some(grid)).map(|(_, demand)| *demand).collect()
+}
+
 impl Places {
     /// From now on, users of this grid have at most so many places. `None`: the machine is not lent to it.
     pub fn lend(&self, grid: &str, most: Option<u32>) {
@@ -80,10 +85,9 @@ impl State {
     /// Cuts what users of other grids wait for to their shares of what is lent. Nobody is asked for a place that they cannot have.
     pub(super) fn cut_to_lent(&self, demands: &mut BTreeMap<&str, Demand>) {
         for (grid, most) in &self.lent {
-            let mut of_grid: Vec<&mut Demand> =
-                demands.iter_mut().filter(|(user, _)| grid_of(user) == Some(grid)).map(|(_, demand)| demand).collect();
-            let all: Vec<Demand> = of_grid.iter().map(|demand| **demand).collect();
-            for (demand, share) in of_grid.iter_mut().zip(fairness::shares(*most, &all)) {
+            let shares = fairness::shares(*most, &of_grid(demands, grid));
+            let users = demands.iter_mut().filter(|(user, _)| grid_of(user) == Some(grid));
+            for ((_, demand), share) in users.zip(shares) {
                 demand.waiting = demand.waiting.min(share.saturating_sub(demand.held));
             }
         }
@@ -93,11 +97,10 @@ impl State {
     /// the machine has free places.
     pub(super) fn ask_within_lent(&self, demands: &BTreeMap<&str, Demand>, counts: &mut [u32]) {
         for (grid, most) in &self.lent {
-            let of_grid = |(_, (user, _)): &(usize, (&&str, &Demand))| grid_of(user) == Some(grid);
-            let (indices, all): (Vec<usize>, Vec<Demand>) =
-                demands.iter().enumerate().filter(of_grid).map(|(index, (_, demand))| (index, *demand)).unzip();
-            for (index, count) in indices.into_iter().zip(fairness::asked(*most, &all)) {
-                counts[index] = counts[index].max(count);
+            let asked = fairness::asked(*most, &of_grid(demands, grid));
+            let users = demands.keys().zip(counts.iter_mut()).filter(|(user, _)| grid_of(user) == Some(grid));
+            for ((_, count), asked) in users.zip(asked) {
+                *count = (*count).max(asked);
             }
         }
     }
