@@ -268,9 +268,9 @@ impl Hub {
         let revoked = self.change_with(|engine, now| Ok(engine.expel(now, by, &name)?))?;
         self.log.info(format!("{by} expels {name}"));
         answer(revoked.len() as u32);
-        let revoked = self.revoke(revoked);
+        let is_hub = revoked.iter().any(|(who, _)| who.role == Role::Hub.name());
+        let revoked = self.let_go(revoked, is_hub, &name);
         self.end_links(|who| who.name == name);
-        self.look_after_group();
         revoked.map(drop)
     }
 
@@ -280,10 +280,21 @@ impl Hub {
         let revoked = self.change_with(|engine, now| Ok(engine.leave(now, who)?))?;
         self.log.info(format!("the {} {} leaves the grid", who.role, who.name));
         answer();
-        let revoked = self.revoke(revoked);
+        let revoked = self.let_go(revoked, who.role == Role::Hub.name(), &who.name);
         self.end_links(|other| other == who);
-        self.look_after_group();
         revoked
+    }
+
+    /// Revokes the certificates of members whose membership has ended. A hub is taken out of the group before: afterwards the others
+    /// refuse its links, and of two hubs each is needed for that step. If it is this hub, the next one that leads revokes.
+    fn let_go(&self, revoked: Vec<(Who, Good)>, is_hub: bool, name: &str) -> Result<u32, HubError> {
+        if is_hub {
+            self.look_after_group();
+            if name.eq_ignore_ascii_case(&self.member.name) {
+                return Ok(revoked.len() as u32);
+            }
+        }
+        self.revoke(revoked)
     }
 
     /// Ends the links of these members, and the relayed links of which they are an end.
