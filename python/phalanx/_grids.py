@@ -4,6 +4,7 @@ Each grid has a folder, ``grids/GRID`` in :func:`home`, for this account alone:
 
 - ``grid.json``: the name of the grid, the addresses of its hubs, and the fingerprint of its root's certificate
 - ``user.pem``, ``executor.pem``: whichever this account has
+- ``hubs.txt``: where the hubs are, as the executor keeps it
 - ``members.json``: the hub's last answer, for when no hub answers
 - ``revoked.txt``, ``renewed.pem``, ``known_members``: as beside every identity file
 - ``listening.json``: where the hub or the executor listens that this account starts, and the labels of the machine
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 #: The folder of the roots of grids that this account has founded, in :func:`home`.
 AUTHORITIES = "authorities"
 #: Further files of a grid's folder, and the folder of its hub.
-MEMBERS, LISTENING, HUB = "members.json", "listening.json", "hub"
+MEMBERS, LISTENING, HUBS, HUB = "members.json", "listening.json", "hubs.txt", "hub"
 #: The end of addresses by which members are called instead of where they are: no domain of the internet has it.
 _DOMAIN = ".phalanx"
 #: Seconds between two questions whether a machine has come that has what is needed.
@@ -258,7 +259,16 @@ def read_joined(name: str) -> Joined:
         raise _damaged(file, "it has no addresses of hubs")
     if not (isinstance(root, str) and len(root) == 64 and set(root) <= set("0123456789abcdef")):
         raise _damaged(file, "it has no fingerprint of a root")
-    return Joined(name, folder, grid, (*hubs,), root)
+    further = [hub for hub in _kept_by_executor(folder) if hub not in hubs]
+    return Joined(name, folder, grid, (*hubs, *further[: max(0, MOST_ADDRESSES - len(hubs))]), root)
+
+
+def _kept_by_executor(folder: Path) -> list[str]:
+    """Where the hubs are, as the executor keeps it, which hears of them while it runs."""
+    file = folder / HUBS
+    if not file.exists() or file.stat().st_size > _LONGEST:
+        return []
+    return [hub for hub in file.read_text(encoding="utf-8", errors="replace").split() if _is_hub(hub)]
 
 
 def one_joined(name: str | None) -> Joined:

@@ -107,3 +107,42 @@ def test_a_token_for_a_hub_is_for_nothing_else(lab: Site) -> None:
     token = lab.say("hub", "invite", "--role", "hub").split()[3]
     assert "phalanx up --join TOKEN" in lab.error("ws9", "join", token)
     assert "the token is for the role executor" in lab.error("ws9", "up", "--join", lab.invite())
+
+
+def test_an_executor_that_starts_again_finds_the_other_hubs(lab: Site) -> None:
+    lab.join("ws7", lab.invite())
+    folder = lab.home("ws7") / "grids" / "lab"
+    kept = folder / "hubs.txt"
+    until(
+        lambda: kept.exists() and len(kept.read_text().split()) >= 3, timeout=PATIENCE, what="the hubs of ws7's account"
+    )
+    lab.kill("ws7")
+    told = json.loads((folder / "grid.json").read_text())
+    first = {it["address"] for name, it in hubs(lab, "bob").items() if folder_of(lab, name) == "hub"}
+    told["hubs"] = [*first]  # as if its token were older than the other hubs
+    (folder / "grid.json").write_text(json.dumps(told))
+    lab.kill("hub")
+    until(lambda: not here(lab, "ws7"), timeout=PATIENCE, what="ws7 to be away")
+    lab.join("ws7", "lab")
+    until(lambda: here(lab, "ws7"), timeout=PATIENCE, what="ws7 at another hub")
+
+
+def test_the_last_hub_knows_that_it_is_the_last(lab: Site) -> None:
+    for name in ("hub2", "hub3"):
+        assert len(hubs(lab, "hub")) >= 2  # so it has heard of others
+        lab.say(name, "leave")
+        until(lambda name=name: name not in hubs(lab, "bob"), timeout=PATIENCE, what=f"{name} to be gone")  # type: ignore[misc]
+    assert "without it, nobody joins" in lab.error("hub", "leave")
+    assert "end it first" in lab.error("hub", "leave", "--with-hub")
+
+
+def test_of_two_hubs_the_one_that_leads_is_expelled(lab: Site) -> None:
+    gone = next(name for name in ("hub2", "hub3") if leader(lab) != name)
+    lab.say(gone, "leave")
+    until(lambda: len(hubs(lab, "bob")) == 2, timeout=PATIENCE, what="two hubs")
+    (leading,) = [name for name, it in hubs(lab, "bob").items() if it["facts"].get("leads") == "yes"]
+    lab.say("hub", "expel", "--yes", leading)
+    until(lambda: leading not in hubs(lab, "bob"), timeout=PATIENCE, what="the hub that led to be gone")
+    assert len(hubs(lab, "bob")) == 1
+    assert lab.running[folder_of(lab, leading)].wait(timeout=PATIENCE) == 1
+    lab.say("bob", "members")

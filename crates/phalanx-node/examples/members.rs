@@ -33,6 +33,10 @@ impl Resident for Nobody {
 
     fn come(&self, _: Socket) {}
 
+    fn is_at_hub(&self) -> bool {
+        false
+    }
+
     fn finds(&self, _: &str) -> bool {
         false
     }
@@ -73,7 +77,7 @@ fn stay(token: &Token, number: u32) -> Result<Stay, Failure> {
     let facts = [("cores", "8"), ("memory", "34359738368"), ("python", "3.13"), ("system", "Linux 6.12.0")];
     let facts = facts.map(|(name, fact)| (name.to_owned(), fact.to_owned())).into();
     let telling = Telling { port: 7400, facts, ..Telling::default() };
-    let stay = Stay::begin(member, joined.hubs, telling, Box::new(Nobody), Log::nowhere())?;
+    let stay = Stay::begin(member, joined.hubs, None, telling, Box::new(Nobody), Log::nowhere())?;
     match stay.waiting().until_in(PATIENCE) {
         true => Ok(stay),
         false => Err(format!("ws{number}: {}", stay.status()).into()),

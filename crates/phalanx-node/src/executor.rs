@@ -19,7 +19,7 @@ use crate::interpreter::{Begin, Process, Secrets};
 use crate::lan::Announcing;
 use crate::learned::log_learned;
 use crate::log::{Log, Severity};
-use crate::membership::{Resident, Stay, Telling};
+use crate::membership::{HubsFile, Resident, Stay, Telling};
 use crate::places::{Given, Holder, Overdue, Places, Request, SHARE_PATIENCE, known_as};
 use crate::quota::{Entered, Quota};
 #[cfg(target_os = "linux")]
@@ -205,6 +205,10 @@ impl Resident for AsResident {
             }
             (_, None) => {}
         }
+    }
+
+    fn is_at_hub(&self) -> bool {
+        self.service.options.hub.is_some()
     }
 
     fn guest(&self) -> Option<GuestState> {
@@ -398,11 +402,12 @@ impl Executor {
         self.service.log.warning(format!("the certificate of {name} {ends} on {end}; {}", how_to_renew(name)));
     }
 
-    /// Stays at whichever of these hubs answers, from now on. There the executor is known by its name, and reachable.
+    /// Stays at whichever of these hubs answers, or of those in `kept`, from now on. There the executor is known by its name, and
+    /// reachable.
     ///
     /// # Errors
     /// The system starts no thread.
-    pub fn stay(&self, hubs: Vec<String>, telling: Telling) -> io::Result<()> {
+    pub fn stay(&self, hubs: Vec<String>, kept: Option<HubsFile>, telling: Telling) -> io::Result<()> {
         let telling = Telling { port: self.address.port(), ..telling };
         let lendable = self.service.options.lendable.clone();
         let begin = |lendable| Guests::begin(lendable, self.service.clone(), self.address.ip(), telling.facts.clone());
@@ -411,7 +416,7 @@ impl Executor {
         before.iter().for_each(|guests| guests.end());
         let resident = AsResident { service: self.service.clone(), door: self.door.clone(), guests };
         let (member, log) = (self.service.member.clone(), self.service.log.clone());
-        let stay = Stay::begin(member, hubs, telling, Box::new(resident), log)?;
+        let stay = Stay::begin(member, hubs, kept, telling, Box::new(resident), log)?;
         drop(lock(&self.stay).replace(stay));
         Ok(())
     }

@@ -10,7 +10,7 @@ use phalanx_net::identity::{Member, Role};
 use phalanx_node::cage::{Cage, OwnAccounts, Settings};
 use phalanx_node::executor as node;
 use phalanx_node::log::{Log, Severity};
-use phalanx_node::membership::Telling;
+use phalanx_node::membership::{HubsFile, Telling};
 use phalanx_node::transfer::Exports;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -126,6 +126,7 @@ impl Executor {
             None => Member::parse(identity_file, Role::Executor),
         };
         let member = member.map_err(identity)?;
+        let kept = file.as_deref().map(HubsFile::beside);
         let member = at_files(member, file, revoked)?;
         let name = member.name.clone();
         let policy = policy.read()?;
@@ -167,7 +168,7 @@ impl Executor {
             executor.announce().map_err(named)?;
         }
         if let Some((hubs, addresses, facts)) = grid {
-            executor.stay(hubs, Telling { addresses, facts, ..Telling::default() })?;
+            executor.stay(hubs, kept, Telling { addresses, facts, ..Telling::default() })?;
         }
         Ok(Executor { executor, name, cage: report })
     }

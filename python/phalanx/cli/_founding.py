@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from phalanx import _native
@@ -15,7 +16,7 @@ from phalanx._grids import AUTHORITIES, HUB, Joined, folder_of, last_members, ma
 from phalanx._identities import EXECUTOR, USER, home, read_private
 from phalanx.cli._joined import host_name, name_in
 from phalanx.errors import IdentityError
-from phalanx.members import to_name
+from phalanx.members import Member, to_name
 
 #: The file of a root's key, as `phalanx grid create` makes it.
 AUTHORITY = "authority.pem"
@@ -112,9 +113,13 @@ def _is_good(file: Path) -> bool:
 
 
 def other_hubs(joined: Joined) -> list[str]:
-    """Where the other hubs of a grid are, of which this machine is one."""
-    own = name_in(read_private(joined.hub / HUB_IDENTITY, "identity", ""))
-    hubs = [it for it in last_members(joined) if it.role == "hub" and it.name != own]
+    """Where the other hubs of a grid are, of which this machine is one, as far as that is known here."""
     further = joined.hub / JOINED
     known = further.read_text(encoding="utf-8").split() if further.exists() else []
-    return [*dict.fromkeys([*(it.address for it in hubs if it.address is not None), *known])]
+    return [*dict.fromkeys([*other_hubs_in(joined, last_members(joined)), *known])]
+
+
+def other_hubs_in(joined: Joined, members: Iterable[Member]) -> list[str]:
+    """Where those hubs are that these members have beside this machine's."""
+    own = name_in(read_private(joined.hub / HUB_IDENTITY, "identity", ""))
+    return [it.address for it in members if it.role == "hub" and it.name != own and it.address is not None]

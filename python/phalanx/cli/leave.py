@@ -7,10 +7,10 @@ import shutil
 import click
 
 from phalanx import _native
-from phalanx._grids import Joined, dialler_of, one_joined
+from phalanx._grids import Joined, ask_members, dialler_of, one_joined
 from phalanx._identities import dialler, read_private
 from phalanx.cli._examples import examples
-from phalanx.cli._founding import HUB_IDENTITY, authority_of, other_hubs
+from phalanx.cli._founding import HUB_IDENTITY, authority_of, other_hubs, other_hubs_in
 from phalanx.cli._joined import as_typed
 from phalanx.cli._running import Process, watched
 from phalanx.cli._streams import printable
@@ -38,7 +38,7 @@ def leave(name: str | None, with_hub: bool) -> None:
     stay.
     """
     joined = one_joined(name)
-    others = other_hubs(joined) if joined.hub.is_dir() else []
+    others = _other_hubs(joined) if joined.hub.is_dir() else []
     if joined.hub.is_dir() and not with_hub and not others:
         raise IdentityError(
             f"this machine is the hub of the grid {joined.name}: without it, nobody joins, and certificates end. "
@@ -48,6 +48,16 @@ def leave(name: str | None, with_hub: bool) -> None:
         _leave(joined, process, others)
     if with_hub and (root := authority_of(joined.name)).exists():
         click.echo(f"the root's key is still in {as_typed(root)}; remove it if the grid is to have no hub again")
+
+
+def _other_hubs(joined: Joined) -> list[str]:
+    """Where the grid's other hubs are: as a hub says now, or else as it was known last."""
+    if joined.user.exists():
+        try:
+            return other_hubs_in(joined, ask_members(joined))
+        except PhalanxError:  # the hub of this machine may have ended already
+            pass
+    return other_hubs(joined)
 
 
 def _leave(joined: Joined, process: Process, others: list[str]) -> None:

@@ -12,10 +12,10 @@ use crate::activity::Activity;
 use crate::cage::Cage;
 use crate::door::Door;
 use crate::log::Severity;
-use crate::membership::{AskError, AtHub, Stay, Telling, come_back, join, why};
+use crate::membership::{AskError, AtHub, HUBS, HubsFile, Stay, Telling, come_back, join, merged, why};
 use crate::transfer::Exports;
 use phalanx_core::hub::{LENT_BY, MAY_LEND, Token};
-use phalanx_core::wire::hub::{Facts, GuestState, LONGEST_FACT, MOST_ADDRESSES, Terms};
+use phalanx_core::wire::hub::{Facts, GuestState, LONGEST_FACT, Terms};
 use phalanx_net::identity::{Member, Role, sha256};
 use phalanx_net::replace::LockedFolder;
 use phalanx_net::socket::Listener;
@@ -37,11 +37,10 @@ const IDLE: Duration = Duration::from_secs(3600);
 const AGAIN: Duration = Duration::from_secs(10);
 /// How long to wait for another process that writes in the folder of the guest.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The files of the guest: its identity, its renewed certificate, the list of revoked ones, and where the hubs of the other grid are.
+/// The files of the guest: its identity, its renewed certificate, and the list of revoked ones.
 const IDENTITY: &str = "executor.pem";
 const RENEWED: &str = "renewed.pem";
 const REVOKED: &str = "revoked.txt";
-const HUBS: &str = "hubs.txt";
 
 /// What the owner of a machine lets the owners of its grid lend to other grids.
 #[derive(Debug, Clone)]
@@ -267,19 +266,19 @@ impl Guests {
             return Err(never("the token is of the machine's own grid"));
         }
         let cage = self.lendable.cage.as_ref().map_err(never)?;
-        let (member, hubs) = self.member_there(&token, &terms.name)?;
+        let member = self.member_there(&token, &terms.name)?;
         if lock(&self.state).is_over {
             return Ok(());
         }
-        *running = Some(self.start(terms, token, cage, member, hubs)?);
+        *running = Some(self.start(terms, token, cage, member)?);
         Ok(())
     }
 
     /// The identity in the other grid: that of before, or a new one.
-    fn member_there(&self, token: &Token, name: &str) -> Result<(Member, Vec<String>), Failure> {
-        if let Some((member, hubs)) = self.identity() {
+    fn member_there(&self, token: &Token, name: &str) -> Result<Member, Failure> {
+        if let Some(member) = self.identity() {
             if sha256(member.authority()) == token.root && member.name == name {
-                return Ok((member, merged(token.hubs.clone(), hubs)));
+                return Ok(member);
             }
             let _ = self.leave(); // of another grid, which may be out of reach
             self.forget();
@@ -288,32 +287,22 @@ impl Guests {
         private(&self.lendable.folder)?;
         let folder = LockedFolder::wait_for(&self.lendable.folder, PATIENCE)?;
         let joined = join(token, name)?;
-        let hubs = merged(joined.hubs, token.hubs.clone());
-        folder.replace(&self.file(HUBS), hubs.join("\n").as_bytes())?;
+        let mut kept = HubsFile::beside(&self.file(IDENTITY));
+        kept.keep_in(&folder, &merged(joined.hubs, token.hubs.clone()))?;
         folder.replace(&self.file(IDENTITY), joined.identity.as_bytes())?;
         drop(folder);
-        let (member, _) = self.identity().ok_or_else(|| never("the identity in the other grid cannot be read"))?;
-        Ok((member, hubs))
+        self.identity().ok_or_else(|| never("the identity in the other grid cannot be read"))
     }
 
-    /// The identity of an earlier stay, and where the hubs of its grid are.
-    fn identity(&self) -> Option<(Member, Vec<String>)> {
+    /// The identity of an earlier stay.
+    fn identity(&self) -> Option<Member> {
         let file = self.file(IDENTITY);
         let text = zeroize::Zeroizing::new(fs::read_to_string(&file).ok()?);
         let member = Member::parse_ended(&text, Role::Executor).ok()?.heeding(vec![self.file(REVOKED)]);
-        let member = member.renewing(Some(file), vec![self.file(RENEWED)]).ok()?;
-        let hubs = fs::read_to_string(self.file(HUBS)).unwrap_or_default();
-        Some((member, hubs.lines().map(str::to_owned).collect()))
+        member.renewing(Some(file), vec![self.file(RENEWED)]).ok()
     }
 
-    fn start(
-        &self,
-        terms: &Terms,
-        token: Token,
-        cage: &Cage,
-        member: Member,
-        hubs: Vec<String>,
-    ) -> Result<Running, Failure> {
+    fn start(&self, terms: &Terms, token: Token, cage: &Cage, member: Member) -> Result<Running, Failure> {
         let (home, common) = (&self.home, self.home.common.clone());
         let listener = Listener::bind(&SocketAddr::new(self.host, 0).to_string())?;
         let port = listener.address()?.port();
@@ -336,7 +325,8 @@ impl Guests {
         let door = Door::open(vec![listener], Some(member.clone()), serve, home.log.clone())?;
         let resident = AsResident { service: service.clone(), door: door.clone(), guests: None };
         let telling = Telling { port, facts, ..Telling::default() };
-        let stay = Stay::begin(member, hubs, telling, Box::new(resident), home.log.clone())?;
+        let (hubs, kept) = (token.hubs.clone(), Some(HubsFile::beside(&self.file(IDENTITY))));
+        let stay = Stay::begin(member, hubs, kept, telling, Box::new(resident), home.log.clone())?;
         home.log
             .info(format!("lent to the grid {} as {}, with at most {places} of its places", token.grid, terms.name));
         Ok(Running { terms: terms.clone(), token, service, door, stay })
@@ -359,7 +349,8 @@ impl Guests {
 
     /// Leaves the grid of the identity that is here, if there is one.
     fn leave(&self) -> Result<(), Failure> {
-        let Some((member, hubs)) = self.identity() else { return Ok(()) };
+        let Some(member) = self.identity() else { return Ok(()) };
+        let hubs = HubsFile::beside(&self.file(IDENTITY)).after(&[]);
         let leave = || {
             if member.validity()?.is_over() {
                 let renewed = come_back(&member.newest(), &hubs)?;
@@ -398,14 +389,6 @@ impl Guests {
 /// The grid of a token, for people and for budgets. A damaged token has none.
 fn grid_of(terms: &Terms) -> String {
     terms.token.parse().map_or_else(|_| String::new(), |token: Token| token.grid)
-}
-
-fn merged(mut hubs: Vec<String>, more: Vec<String>) -> Vec<String> {
-    hubs.extend(more.into_iter().filter(|hub| !hub.is_empty()).collect::<Vec<_>>());
-    let mut seen = std::collections::BTreeSet::new();
-    hubs.retain(|hub| seen.insert(hub.clone()));
-    hubs.truncate(MOST_ADDRESSES);
-    hubs
 }
 
 /// Lets only this account enter a folder.

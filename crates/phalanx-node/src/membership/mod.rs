@@ -2,6 +2,7 @@
 
 mod asking;
 mod founding;
+mod hubs_file;
 mod joining;
 mod paths;
 mod seeking;
@@ -10,6 +11,7 @@ mod watching;
 
 pub use asking::AtHub;
 pub use founding::{NewHub, join_as_hub};
+pub use hubs_file::{HUBS, HubsFile, merged};
 pub use joining::{Joined, come_back, join, open_again, why};
 pub use paths::Paths;
 pub use seeking::hub_address;

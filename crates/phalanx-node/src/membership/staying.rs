@@ -1,6 +1,7 @@
 //! An executor's stay at a hub. While the executor runs, the hub lists it, renews its certificate, and sends it news of the grid.
 
 use super::asking::{AtHub, SILENCE};
+use super::hubs_file::HubsFile;
 use super::seeking::hub_address;
 use super::{AskError, come_back, why};
 use crate::control::{tell, tell_with};
@@ -35,6 +36,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// each pause, so that the members of a restarted hub do not all come at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long after its start an executor beside a hub waits for that hub to tell the others its key.
+const BROUGHT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Most connections that are made at a time at the hub's request.
 const MOST_COMING: usize = 64;
@@ -76,6 +79,8 @@ pub trait Resident: Send + Sync {
     fn status(&self) -> Status;
     /// The hub says on which terms the executor is a guest of another grid; `None`: it is none. Returns at once.
     fn be_guest(&self, terms: Option<Terms>);
+    /// Whether a hub has the same door. That hub tells the hub that leads which key the executor has, if it is a new one.
+    fn is_at_hub(&self) -> bool;
     /// How the executor is as a guest. This is called once a second. `None`: its owner does not let it be lent.
     fn guest(&self) -> Option<GuestState>;
 }
@@ -106,6 +111,8 @@ pub(super) struct Shared {
     looking: Arc<Quota>,
     /// The connections to a hub that are being made for other members.
     coming: Arc<Quota>,
+    /// Where the addresses of the hubs are kept for the next start.
+    kept: Mutex<Option<HubsFile>>,
     log: Log,
     pub(super) state: Mutex<State>,
     pub(super) changed: Condvar,
@@ -148,20 +155,22 @@ impl State {
 }
 
 impl Stay {
-    /// Begins the stay at the first of these hubs that answers. The member must renew itself ([`Member::renewing`]).
+    /// Begins the stay at the first of these hubs that answers, or of those in `kept`, which keeps up with what the hubs tell. The member
+    /// must renew itself ([`Member::renewing`]).
     ///
     /// # Errors
     /// The system starts no thread.
     pub fn begin(
         member: Member,
         hubs: Vec<String>,
+        kept: Option<HubsFile>,
         telling: Telling,
         resident: Box<dyn Resident>,
         log: Log,
     ) -> io::Result<Stay> {
         let status = "the hub was not reached yet".to_owned();
         let state = Mutex::new(State {
-            hubs,
+            hubs: kept.as_ref().map_or_else(|| hubs.clone(), |file| file.after(&hubs)),
             known: Vec::new(),
             is_over: false,
             link: None,
@@ -174,7 +183,17 @@ impl Stay {
         let coming = Quota::new("connections that the hub asks for", MOST_COMING, MOST_COMING);
         let looking = Quota::new("looks for programs", MOST_LOOKING, MOST_LOOKING);
         let changed = Condvar::new();
-        let shared = Arc::new(Shared { member, telling, resident, looking, coming, log, state, changed });
+        let shared = Arc::new(Shared {
+            member,
+            telling,
+            resident,
+            looking,
+            coming,
+            kept: Mutex::new(kept),
+            log,
+            state,
+            changed,
+        });
         let staying = shared.clone();
         let thread = thread::Builder::new().name("phalanx-member".into()).spawn(move || staying.stay())?;
         let watching = shared.clone();
@@ -234,14 +253,15 @@ struct Told {
 
 impl Shared {
     fn stay(self: &Arc<Shared>) {
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, start) = (FIRST_PAUSE, Instant::now());
+        let may_be_brought = || self.resident.is_at_hub() && start.elapsed() < BROUGHT_WITHIN;
         while !lock(&self.state).is_over {
             let began = Instant::now();
             match self.stay_once().and_then(|()| self.look_whether_member()) {
                 Ok(()) => self.note("the link to the hub has ended"),
-                Err(AskError::NoMember(why)) => return self.end_as_expelled(why),
+                Err(AskError::NoMember(why)) if !may_be_brought() => return self.end_as_expelled(why),
                 Err(AskError::Ended(error)) => match self.look_whether_member() {
-                    Err(AskError::NoMember(why)) => return self.end_as_expelled(why),
+                    Err(AskError::NoMember(why)) if !may_be_brought() => return self.end_as_expelled(why),
                     _ => self.note(&error.to_string()),
                 },
                 Err(error) => self.note(&error.to_string()),
@@ -317,6 +337,15 @@ impl Shared {
         self.log.info(&state.status);
         (state.is_in, state.was_in) = (true, true);
         self.changed.notify_all();
+    }
+
+    /// Keeps the addresses of the hubs for the next start.
+    fn keep_hubs(&self) {
+        let hubs = lock(&self.state).hubs.clone();
+        if let Some(Err(error)) = lock(&self.kept).as_mut().map(|file| file.keep(&hubs)) {
+            let what = "the addresses of the hubs are not written yet";
+            self.log.limited(Severity::Warning, what, format!("{what}: {error}"));
+        }
     }
 
     /// Gets a new certificate if the old one has ended, because that one opens no link. The hub gives a new one to an executor that
@@ -435,6 +464,7 @@ impl Shared {
                 tell(link, &ToHub::Beat);
             }
             self.tell_status(link, &mut lock(&told));
+            self.keep_hubs();
             let is_near = self.member.validity().is_ok_and(|it| it.is_near_end());
             if is_near && asked.1.is_none_or(|last| now - last >= SILENCE) {
                 asked.1 = Some(now);

@@ -109,7 +109,7 @@ impl Lab {
         let cage = Cage::new(Settings::default()).unwrap();
         let options = Options { spaces: Some(ServerOptions::default()), cage, ..options() };
         let executor = Executor::start("127.0.0.1:0", member.clone(), options, Log::nowhere()).unwrap();
-        executor.stay(joined.hubs, telling).unwrap();
+        executor.stay(joined.hubs, None, telling).unwrap();
         assert!(executor.wait_for_hub(PATIENCE), "{:?}", executor.hub_status());
         (executor, member)
     }

@@ -137,7 +137,7 @@ impl Site {
         let member = self.member(name, &joined.identity, Role::Executor);
         let options = Options { cage: Cage::new(Settings::default()).unwrap(), ..options() };
         let executor = Executor::start("127.0.0.1:0", member, options, Log::nowhere()).unwrap();
-        executor.stay(joined.hubs, Telling::default()).unwrap();
+        executor.stay(joined.hubs, None, Telling::default()).unwrap();
         assert!(executor.wait_for_hub(PATIENCE), "{:?}", executor.hub_status());
         executor
     }

@@ -35,7 +35,7 @@ fn executor(lab: &Lab, lendable: Option<Lendable>, log: Log) -> Executor {
     let options = Options { cage, capacity: 8, lendable, ..options() };
     let executor = Executor::start("127.0.0.1:0", member, options, log).unwrap();
     let facts = Facts::from([(MAY_LEND.to_owned(), "4".to_owned())]);
-    executor.stay(joined.hubs, Telling { facts, ..Telling::default() }).unwrap();
+    executor.stay(joined.hubs, None, Telling { facts, ..Telling::default() }).unwrap();
     assert!(executor.wait_for_hub(PATIENCE), "{:?}", executor.hub_status());
     executor
 }
