@@ -214,6 +214,9 @@ $(VENV)/mpi4py-tests: $(VENV)/dependencies
 	mv $@.new/test $@ && rm -rf $@.new
 	@touch $@
 
+# Where Python has no header (Debian: python3-dev), the tests of the next one are skipped.
+HEADER := $(wildcard $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h)
+
 # mpi4py for the standard's binary interface, which no wheel of it has. pip hides this environment's packages from what it builds, by
 # PYTHONPATH, and `phalanx mpicc` is one of them.
 $(VENV)/mpi4py-standard: $(VENV)/dependencies | $(VENV)/mpi
@@ -240,7 +243,7 @@ $(VENV)/storage: requirements/storage.txt $(VENV)/dependencies
 	@touch $@
 
 # The tests start thousands of processes. Where PYTHONDONTWRITEBYTECODE is set, each of them would compile what it imports.
-$(VENV)/bytecode: $(VENV)/dependencies $(VENV)/storage $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard
+$(VENV)/bytecode: $(VENV)/dependencies $(VENV)/storage $(VENV)/mpi4py-tests $(if $(HEADER),$(VENV)/mpi4py-standard)
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib python $(filter %-tests %-standard,$^)
 	@touch $@
 

@@ -9,11 +9,16 @@ import os
 import re
 import shutil
 import subprocess
+import sysconfig
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
-#: Programs, and the Debian packages that bring them.
+#: What C code includes that is to become a module of Python's.
+HEADER = "Python.h"
+#: Programs and that header, and the Debian packages that bring them.
 PACKAGES = {
+    HEADER: ["python3-dev"],
     "bridge": ["iproute2"],
     "c++": ["g++"],
     "groff": ["groff-base"],
@@ -37,7 +42,7 @@ def lacking(*needs: str) -> str | None:
     Parameters
     ----------
     needs
-        Names of programs in `PACKAGES`, and rights: `ROOT`, `NAMESPACES`.
+        Names in `PACKAGES`, and rights: `ROOT`, `NAMESPACES`.
 
     Returns
     -------
@@ -50,13 +55,20 @@ def lacking(*needs: str) -> str | None:
     'needs root (sudo); apt-get install iproute2 nftables'
     """
     rights = [f"needs {name}{REMEDIES[name]}" for name in needs if name not in PACKAGES and not RIGHTS[name]()]
-    packages = packages_of(name for name in needs if name in PACKAGES and shutil.which(name) is None)
+    packages = packages_of(name for name in needs if name in PACKAGES and not is_here(name))
     return SEPARATOR.join([*rights, *([INSTALL + " ".join(packages)] if packages else [])]) or None
 
 
-def packages_of(programs: Iterable[str]) -> list[str]:
-    """The packages that bring some programs, each once."""
-    return sorted({package for program in programs for package in PACKAGES[program]})
+def is_here(name: str) -> bool:
+    """Whether the machine has a program, or the header of this Python."""
+    if name == HEADER:
+        return Path(sysconfig.get_path("include"), HEADER).exists()
+    return shutil.which(name) is not None
+
+
+def packages_of(names: Iterable[str]) -> list[str]:
+    """The packages that bring what has these names in `PACKAGES`, each once."""
+    return sorted({package for name in names for package in PACKAGES[name]})
 
 
 def summary(reasons: list[str]) -> str:
