@@ -225,6 +225,26 @@ fn members_are_reached_by_name_directly_and_through_the_hub() {
 }
 
 #[test]
+fn a_hub_that_says_where_a_member_is_not_leads_to_nobody_else() {
+    let lab = Lab::new();
+    let (other, _) = lab.executor("ws8", Telling::default());
+    let false_address = Telling { addresses: vec![other.address().to_string()], ..Telling::default() };
+    let (meant, _) = lab.executor("ws7", false_address);
+    let (ada, at) = (lab.ada(), Address { host: "ws7.club.phalanx".to_owned(), port: 7400 });
+    Paths::register("club", ada.clone(), lab.hubs.clone(), HashMap::new());
+    let named = HashMap::from([(at.to_string(), "ws7".to_owned())]);
+    let dialler = Dialler::new(ada, named, None);
+    let (create, members, policy) = (Some(SpaceOptions::default()), Vec::new(), Policy::default());
+    let connect = Connect { policy, dialler: Some(dialler.clone()), create, members, patience: PATIENCE };
+    let client = Client::connect(format!("{at}/todo").parse().unwrap(), &connect).unwrap();
+    assert_eq!(client.peer(), Some("ws7"), "ws8 has not proved the name, and the hub carries the link");
+    client.close();
+    drop(meant);
+    let gone = ask_all(&[at], &dialler).remove(0).unwrap_err();
+    assert!(gone.contains("ws7"), "{gone}");
+}
+
+#[test]
 fn a_member_is_found_where_it_was_while_no_hub_answers() {
     let mut lab = Lab::new();
     let (executor, _) = lab.executor("near", Telling::default());
