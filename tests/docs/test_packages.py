@@ -37,7 +37,7 @@ def test_integration_installs_all_packages_and_runs_everything_once(tmp_path: Pa
             "apt-get update -qq, CI=",
             f"apt-get {INSTALL} {line.removeprefix('    apt-get install ')}, CI=",
             f"apt-get {INSTALL} {' '.join(needs)}, CI=",
-            "make -k check test, CI=1",
+            "make -k check-code test, CI=1",
             "make suites ARGS=--part, CI=1",
         ],
     )
