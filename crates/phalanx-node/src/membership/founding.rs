@@ -35,7 +35,7 @@ pub fn join_as_hub(token: &Token, name: &str, lasts: Duration) -> Result<NewHub,
     }
     let joining = Arc::new(Joining::new(Role::Hub, name, token.root)?);
     let asked = ToHub::Join { secret: token.secret, phalanx: VERSION.to_owned() };
-    let (grid, hubs, certificates) = joining::ask(&joining, &token.hubs, asked)?;
+    let (grid, hubs, certificates) = joining::ask(&joining, &token.hubs, asked)?.ok_or_else(other)?;
     let member = Member::parse(&joining.identity(&certificates)?, Role::Hub)?;
     let new = NewIssuer::ask(name)?;
     let issued = issued(&member, &hubs, new.request())?;

@@ -33,7 +33,7 @@ pub fn join(token: &Token, name: &str) -> Result<Joined, AskError> {
     let phalanx = VERSION.to_owned();
     let asked = ToHub::Join { secret: token.secret, phalanx };
     let joining = Arc::new(joining);
-    let (grid, hubs, certificates) = ask(&joining, &token.hubs, asked)?;
+    let (grid, hubs, certificates) = ask(&joining, &token.hubs, asked)?.ok_or_else(other)?;
     Ok(Joined { identity: joining.identity(&certificates)?, grid, hubs })
 }
 
@@ -43,7 +43,8 @@ pub fn join(token: &Token, name: &str) -> Result<Joined, AskError> {
 /// No hub answers, or the hub refuses.
 pub fn come_back(member: &Member, hubs: &[String]) -> Result<String, AskError> {
     let joining = Arc::new(Joining::of(member)?);
-    let (_, _, certificates) = ask(&joining, hubs, ToHub::Return { phalanx: VERSION.to_owned() })?;
+    let asked = ToHub::Return { phalanx: VERSION.to_owned() };
+    let (_, _, certificates) = ask(&joining, hubs, asked)?.ok_or_else(other)?;
     Ok(certificates)
 }
 
@@ -53,7 +54,7 @@ pub fn why(member: &Member, hubs: &[String]) -> Option<AskError> {
     let joining = Arc::new(Joining::of(member).ok()?);
     match ask(&joining, hubs, ToHub::Why { phalanx: VERSION.to_owned() }) {
         // The hub that had made the certificate was expelled, and this one has made another.
-        Ok((_, _, certificates)) => {
+        Ok(Some((_, _, certificates))) => {
             member.renewals().into_iter().for_each(|renewals| drop(renewals.take(certificates.as_bytes())));
             None
         }
@@ -77,11 +78,11 @@ pub fn open_again(member: &Member, hubs: &[String]) -> Result<AtHub, AskError> {
     }
 }
 
-pub(super) fn ask(
-    joining: &Arc<Joining>,
-    hubs: &[String],
-    asked: ToHub,
-) -> Result<(String, Vec<String>, String), AskError> {
+/// What a peer that joins gets: the name of the grid, the addresses of its hubs, and certificates as PEM.
+type Welcome = (String, Vec<String>, String);
+
+/// Asks as a peer that joins. Returns `None` if the hub says that this end is a member.
+pub(super) fn ask(joining: &Arc<Joining>, hubs: &[String], asked: ToHub) -> Result<Option<Welcome>, AskError> {
     let joining = joining.clone();
     leading(hubs, move |address| {
         let call = || {
@@ -94,8 +95,9 @@ pub(super) fn ask(
         match at_hub.ask_here(&asked, Vec::new(), PATIENCE)? {
             (FromHub::Welcome { grid, hubs }, body) => {
                 let certificates = String::from_utf8(body).map_err(|_| other())?;
-                Ok((grid, hubs, certificates))
+                Ok(Some((grid, hubs, certificates)))
             }
+            (FromHub::Member, _) => Ok(None),
             _ => Err(other()),
         }
     })
