@@ -39,11 +39,14 @@ impl Store {
         if !is_new && file.metadata().map_err(disk)?.len() == 0 {
             return Err(damaged(&name, "it is empty")); // a store is never empty, so its contents are lost
         }
-        let store = Store::checked(&name, || builder().create_file(file))?;
+        let mut opened = Store::checked(&name, || builder().create_file(file));
         if is_new {
-            sync_folder(path).map_err(disk)?;
+            opened = opened.and_then(|store| sync_folder(path).map_err(disk).map(|()| store));
+            if opened.is_err() {
+                let _ = std::fs::remove_file(path); // half of a new store would be taken for a damaged one
+            }
         }
-        Ok(store)
+        opened
     }
 
     /// A store in memory, or one that fails where a test wants it to fail.
