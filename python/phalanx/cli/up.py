@@ -133,9 +133,9 @@ def _founded(name: str, chosen: Listening) -> Joined:
 
 
 def _executor_name(joined: Joined) -> str:
-    """The name of this machine's executor in the grid."""
-    was_made = joined.executor.exists()
-    return name_in(read_private(joined.executor, "identity", "")) if was_made else host_name()
+    """The name of this machine's executor in the grid: that of its hub, unless it was made already."""
+    file = joined.executor if joined.executor.exists() else joined.hub / _founding.HUB_IDENTITY
+    return name_in(read_private(file, "identity", ""))
 
 
 def _started_before(name: str) -> Joined:
