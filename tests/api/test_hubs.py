@@ -103,6 +103,30 @@ def test_two_hubs_are_said_to_be_no_safer_than_one(lab: Site) -> None:
     assert "this is no hub of the grid any more" in lab.running[gone].stderr()
 
 
+def test_the_executor_beside_a_further_hub_has_its_name(lab: Site) -> None:
+    token = lab.say("hub", "invite", "--role", "hub").split()[3]
+    lab.start("hub4", "up", "--join", token, "--name", "hub4", "--interpreters", "2", "--env", "PHALANX_TEST_RUN")
+    until(lambda: here(lab, "hub4"), timeout=PATIENCE, what="the executor hub4")
+    lab.kill("hub4")
+    lab.start("hub4", "up")
+    until(lambda: here(lab, "hub4"), timeout=PATIENCE, what="the executor hub4 again")
+
+
+def test_a_program_that_starts_when_another_hub_leads_finds_the_executors(lab: Site) -> None:
+    lab.join("ws7", lab.invite())
+    program = """
+    with px.Manager("lab", contract=px.ParDegree(1)) as manager:
+        assert list(manager.map(abs, [-1, -2])) == [1, 2]
+    """
+    for _ in range(2):
+        killed = leader(lab)
+        lab.kill(killed)
+        lab.python("bob", program)  # neither of them is tried twice
+        until(lambda: len(hubs(lab, "bob")) == 2, timeout=PATIENCE, what="the killed hub to be shown as away")
+        lab.start(killed, "up")
+        until(lambda: len(hubs(lab, "bob")) == 3, timeout=PATIENCE, what="three hubs again")
+
+
 def test_a_token_for_a_hub_is_for_nothing_else(lab: Site) -> None:
     token = lab.say("hub", "invite", "--role", "hub").split()[3]
     assert "phalanx up --join TOKEN" in lab.error("ws9", "join", token)

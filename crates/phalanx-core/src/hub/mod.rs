@@ -150,6 +150,8 @@ pub struct Hub {
     lending: Lending,
     /// The hubs that keep the state together, as the driver has told.
     hubs: Vec<HubAt>,
+    /// Since when those of them are away that do not answer.
+    away: BTreeMap<String, u64>,
 }
 
 impl Hub {
@@ -335,9 +337,9 @@ impl Hub {
         Change::Member(asking.who.clone(), Box::new(member.clone()))
     }
 
-    /// Tells which hubs keep the state together. Nothing of it is stored here.
-    pub fn tell_hubs(&mut self, hubs: Vec<HubAt>) {
-        self.hubs = hubs;
+    /// Tells which hubs keep the state together, and since when those are away that do not answer. Nothing of it is stored here.
+    pub fn tell_hubs(&mut self, hubs: Vec<HubAt>, away: BTreeMap<String, u64>) {
+        (self.hubs, self.away) = (hubs, away);
     }
 
     /// Checks that a member may have a new certificate because an issuer of its old one was revoked.
@@ -489,8 +491,9 @@ impl Hub {
         let Who { role, name } = who.clone();
         if let Some(hub) = self.hubs.iter().find(|it| role == HUB && it.name == name) {
             let facts = Facts::from([(LEADS.to_owned(), if hub.leads { "yes" } else { "no" }.to_owned())]);
+            let away = self.away.get(&hub.name).copied();
             let (addresses, since) = (hub.addresses.clone(), present.map_or(member.joined, |it| it.since));
-            return Row { role, name, addresses, is_here: true, since, until, facts };
+            return Row { role, name, addresses, is_here: away.is_none(), since: away.unwrap_or(since), until, facts };
         }
         let (addresses, mut facts) = match present {
             Some(it) => (it.addresses.clone(), it.facts.clone()),

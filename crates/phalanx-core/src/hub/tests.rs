@@ -216,9 +216,11 @@ fn the_addresses_of_hubs_begin_with_the_one_that_leads() {
     assert_eq!(addresses_of(&hubs)[..4], ["b:1", "a:1", "c:1", "b:2"]);
     assert_eq!(addresses_of(&hubs).len(), MOST_ADDRESSES);
     let mut hub = two_hubs();
-    hub.tell_hubs(vec![at("pc2", true)]);
+    hub.tell_hubs(vec![at("pc2", true), at("labpc", false)], [("labpc".to_owned(), 77)].into());
     let row = hub.row_of(&Who::new("hub", "pc2")).expect("is a hub");
     assert_eq!((row.is_here, row.facts[LEADS].as_str(), row.addresses.len()), (true, "yes", 4));
+    let row = hub.row_of(&Who::new("hub", "labpc")).expect("is a hub");
+    assert_eq!((row.is_here, row.since), (false, 77), "it does not answer");
 }
 
 #[test]

@@ -24,6 +24,8 @@ const FIRST: u64 = 1;
 /// Interval of the leading hub's beats. The others elect a hub after six to eight beats of silence, and members find it some 200 ms
 /// later: within the three seconds that a loss may take. A shorter beat would take the silence of a slow disk for a loss.
 const BEAT: Duration = Duration::from_millis(150);
+/// A hub that answers nothing for so long is shown as away.
+const SILENCE: Duration = Duration::from_secs(2);
 /// Timeout for a file that another process of this hub has just closed, and for a group of one to lead itself.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -38,6 +40,7 @@ pub struct Group {
     pub kept: Arc<Kept>,
     /// Its number among the members.
     pub number: u64,
+    links: Arc<Links>,
 }
 
 /// Addresses as the group keeps them.
@@ -83,9 +86,9 @@ impl Group {
         let file = file.ok_or_else(|| not_kept("the file is empty"))?;
         let number = file.seat.number;
         let links = Arc::new(Links::of_hub(own.clone(), NAME));
-        let replicated = file.start(Timing { beat: BEAT }, links).map_err(not_kept)?;
+        let replicated = file.start(Timing { beat: BEAT }, links.clone()).map_err(not_kept)?;
         let kept = Arc::new(Kept::of_hub(replicated.clone()));
-        Ok(Group { replicated, kept, number })
+        Ok(Group { replicated, kept, number, links })
     }
 
     /// Whether this hub is the whole group.
@@ -99,6 +102,13 @@ impl Group {
         let addresses = |text: &str| text.split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect();
         let members = self.replicated.keepers().members.into_iter();
         members.map(|it| HubAt { addresses: addresses(&it.address), name: it.name, leads: it.leads }).collect()
+    }
+
+    /// How long the hub of this name has not answered, if that is too long for one that runs. `leads_for`: how long this hub leads, which
+    /// has asked nobody before.
+    pub fn silence(&self, name: &str, leads_for: Duration) -> Option<Duration> {
+        let silence = self.links.answered(name).map_or(leads_for, |it| it.elapsed().min(leads_for));
+        Some(silence).filter(|it| *it > SILENCE)
     }
 
     /// Waits until another hub leads than before, for so long.

@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(200);
 /// Pause before the next attempt to lead.
 const RETRY: Duration = Duration::from_millis(20);
+/// How long executors may take to come to a hub that has just begun to lead. They hear of it within two seconds of the loss of the one
+/// before, and come within 200 ms.
+const SETTLING: Duration = Duration::from_millis(700);
 /// How long the only hub of a grid may take to begin.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -135,6 +138,7 @@ impl Hub {
             *lock(&self.store) = Some(store);
         }
         self.whole.store(u64::MAX, Ordering::Release);
+        *lock(&self.leads_since) = Some(Instant::now());
         if self.group.number < crate::space::FIRST_JOINING {
             self.found()?;
         }
@@ -146,6 +150,17 @@ impl Hub {
         }
         self.tell_hubs();
         Ok(())
+    }
+
+    /// Waits for the executors if this hub has just begun to lead. Presence is not stored, so that until then none seems to be here.
+    pub(super) fn await_executors(&self) {
+        let since = *lock(&self.leads_since);
+        if self.group.is_alone() {
+            return; // it does not replace another one
+        }
+        if let Some(left) = since.and_then(|since| SETTLING.checked_sub(since.elapsed())) {
+            thread::sleep(left);
+        }
     }
 
     /// Throws the engine away that was filled for this store: another hub leads, or this one has to begin anew.
@@ -171,7 +186,20 @@ impl Hub {
         let hubs = self.hubs();
         let linked: Vec<_> = lock(&self.linked).values().cloned().collect();
         linked.iter().for_each(|linked| linked.tell_hubs(&hubs));
-        self.engine().tell_hubs(hubs);
+        self.note_hubs(hubs);
+    }
+
+    /// Tells the engine which hubs there are, and since when those are away that do not answer.
+    fn note_hubs(&self, hubs: Vec<HubAt>) {
+        let since = *lock(&self.leads_since);
+        let leads_for = since.map_or(Duration::ZERO, |since| since.elapsed());
+        let silence = |hub: &HubAt| {
+            let is_other = !hub.name.eq_ignore_ascii_case(&self.member.name);
+            self.group.silence(&hub.name, leads_for).filter(|_| is_other && self.leads())
+        };
+        let away = hubs.iter().filter_map(|hub| Some((hub.name.clone(), now() - silence(hub)?.as_secs())));
+        let away: BTreeMap<String, u64> = away.collect();
+        self.engine().tell_hubs(hubs, away);
     }
 
     /// Looks, at the hub that leads, whether the group is as the engine says: without hubs that were expelled or have left, and with the
@@ -199,8 +227,7 @@ impl Hub {
             let what = "the list of hubs is not as it should be yet";
             self.log.limited(Severity::Warning, what, format!("{what}: {error}"));
         }
-        let hubs = self.hubs();
-        self.engine().tell_hubs(hubs);
+        self.note_hubs(self.hubs());
         // A hub that is cut off from the others notices it here.
         drop(self.confirm());
     }

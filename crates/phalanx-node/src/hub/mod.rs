@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::{Kept, Store};
 use thiserror::Error;
 
@@ -142,6 +142,8 @@ pub struct Hub {
     lending: Mutex<()>,
     /// The number of the newest list that was found complete.
     whole: AtomicU64,
+    /// Since when this hub leads.
+    leads_since: Mutex<Option<Instant>>,
     linked: Mutex<HashMap<u64, Arc<Linked>>>,
     next_link: AtomicU64,
     joining: Arc<Quota>,
@@ -180,6 +182,7 @@ impl Hub {
             revoking: Mutex::new(()),
             lending: Mutex::new(()),
             whole: AtomicU64::new(u64::MAX),
+            leads_since: Mutex::default(),
             linked: Mutex::default(),
             next_link: AtomicU64::new(0),
             joining: Quota::new("peers that join", MOST_JOINING.0, MOST_JOINING.1),

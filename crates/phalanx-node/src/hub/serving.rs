@@ -230,13 +230,16 @@ impl Hub {
             ToHub::Renew => (FromHub::Renewed, self.renew(&linked.certificate)?.1.into_bytes()),
             ToHub::Members { after } => {
                 as_user()?;
+                self.await_executors();
                 let after = after.map(|(role, name)| Who { role, name });
                 let (rows, goes_on) = self.engine().rows(after.as_ref());
                 let (rows, goes_on) = page(rows, goes_on);
                 (FromHub::Members { goes_on, hubs: addresses_of(&self.hubs()) }, rows)
             }
             ToHub::Seek { after, programs } => {
-                let (rows, goes_on) = self.seek(as_user()?, after, &programs)?;
+                let user = as_user()?;
+                self.await_executors();
+                let (rows, goes_on) = self.seek(user, after, &programs)?;
                 (FromHub::Members { goes_on, hubs: addresses_of(&self.hubs()) }, rows)
             }
             ToHub::Status(status) => {

@@ -25,7 +25,7 @@ use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -82,6 +82,8 @@ pub struct Links {
     kind: Kind,
     space: String,
     ways: Mutex<HashMap<Replica, Arc<Way>>>,
+    /// When each member has answered last, by its name.
+    answered: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
 /// The link to one member. The first question opens it, and opens it again after it has ended.
@@ -105,12 +107,21 @@ struct Open {
 impl Links {
     /// The links for the space of this name. `own`: this executor's identity.
     pub fn new(own: Arc<Member>, space: &str) -> Links {
-        Links { own, kind: EXECUTORS, space: space.to_owned(), ways: Mutex::default() }
+        Links::of(own, EXECUTORS, space)
     }
 
     /// The links of a hub to the other hubs. Their addresses are separated by commas.
     pub fn of_hub(own: Arc<Member>, space: &str) -> Links {
-        Links { own, kind: HUBS, space: space.to_owned(), ways: Mutex::default() }
+        Links::of(own, HUBS, space)
+    }
+
+    fn of(own: Arc<Member>, kind: Kind, space: &str) -> Links {
+        Links { own, kind, space: space.to_owned(), ways: Mutex::default(), answered: Arc::default() }
+    }
+
+    /// When the member of this name has answered last.
+    pub fn answered(&self, name: &str) -> Option<Instant> {
+        lock(&self.answered).get(name).copied()
     }
 
     fn dial(own: &Member, kind: Kind, space: &str, to: &Replica) -> io::Result<Arc<Asking>> {
@@ -148,6 +159,7 @@ impl Network for Links {
     fn ask(&self, to: &Replica, message: Bytes, patience: Duration) -> Later<io::Result<Bytes>> {
         let way = lock(&self.ways).entry(to.clone()).or_default().clone();
         let (own, kind, space, to) = (self.own.clone(), self.kind, self.space.clone(), to.clone());
+        let (all_answered, name) = (self.answered.clone(), to.name.clone());
         // This is a task of its own, because the asker may give up before the link is open. The next asker then finds it.
         let opened: JoinHandle<io::Result<Arc<Asking>>> = tokio::spawn(async move {
             let mut open = way.lock_owned().await;
@@ -160,9 +172,11 @@ impl Network for Links {
         });
         let asked = async move { opened.await.map_err(io::Error::other)??.ask(message).await };
         Box::pin(async move {
-            tokio::time::timeout(patience.max(PATIENCE), asked)
-                .await
-                .unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+            let answer = tokio::time::timeout(patience.max(PATIENCE), asked).await;
+            if let Ok(Ok(_)) = answer {
+                lock(&all_answered).insert(name, Instant::now());
+            }
+            answer.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
         })
     }
 }
