@@ -107,6 +107,10 @@ class Listening(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
+class DamagedGridError(IdentityError):
+    """The file that tells a grid is damaged, so that its name is all that is known of it."""
+
+
 class JoinedHosts(Hosts):
     """The executors of a grid with a hub that run now.
 
@@ -274,8 +278,11 @@ def _kept_by_executor(folder: Path) -> list[str]:
 def one_joined(name: str | None) -> Joined:
     """The grid that the user names, or the only one that this account has joined. Raises IdentityError if there are
     none or several."""
-    if name is not None:
-        return read_joined(name)
+    return read_joined(only_joined() if name is None else name)
+
+
+def only_joined() -> str:
+    """The name of the only grid that this account has joined. Raises IdentityError if there are none or several."""
     names = joined_names()
     if not names:
         raise IdentityError(
@@ -284,7 +291,7 @@ def one_joined(name: str | None) -> Joined:
         )
     if len(names) > 1:
         raise IdentityError(several_joined(names))
-    return read_joined(names[0])
+    return names[0]
 
 
 def default_grid() -> str | None:
@@ -532,13 +539,17 @@ def _read_json(file: Path) -> Any:
 
 def _damaged(file: Path, why: str) -> IdentityError:
     """The error of a file that this account has not written, or that was cut."""
-    mend = "remove it, and the hub is asked again" if file.name == MEMBERS else _ANEW.get(file.name, "")
-    return IdentityError(f"{file} is damaged: {why}; {mend}")
+    if file.name == GRID:
+        again = f"leave the grid with phalanx leave {file.parent.name}, and join it again: phalanx join TOKEN"
+        if (file.parent / HUB).is_dir():
+            again = "put back a copy of it, because this machine is a hub of the grid"
+        return DamagedGridError(f"{file} is damaged: {why}; {again}")
+    return IdentityError(f"{file} is damaged: {why}; {_ANEW[file.name]}")
 
 
 #: What to do about damaged files.
 _ANEW = {
-    GRID: "leave the grid with phalanx leave, and join it again: phalanx join TOKEN",
+    MEMBERS: "remove it, and the hub is asked again",
     LISTENING: "remove it, and say where to listen: --listen HOST:PORT",
 }
 

@@ -111,7 +111,7 @@ class TestFolders:
         with pytest.raises(px.errors.IdentityError) as caught:
             px.Grid("lab")
         assert str(caught.value).startswith(f"{file} is damaged: ")
-        assert "phalanx leave" in str(caught.value)
+        assert "phalanx leave lab" in str(caught.value)
 
     def test_a_file_that_is_no_text(self, home: Path, ada: str) -> None:
         file = join(home, ada).folder / GRID

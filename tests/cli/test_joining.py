@@ -570,6 +570,32 @@ class TestEnds:
         assert "the root's key is still in" in told
         assert (home / "authorities" / "lab" / "authority.pem").exists()
 
+    @pytest.mark.parametrize("words", [("leave",), ("leave", "lab")])
+    def test_a_damaged_grid_is_left(self, home: Path, native: StandIn, words: tuple[str, ...]) -> None:
+        run("join", TOKEN, "--no-start")
+        (home / "grids" / "lab" / "grid.json").write_text("{")
+        assert "phalanx leave lab" in error("join", "lab")
+        told = run(*words)
+        assert "is damaged" in told
+        assert "no hub was told: the membership ends within a day" in told
+        assert "left the grid lab" in told
+        assert native.left == []
+        assert list((home / "grids").iterdir()) == []
+        run("join", TOKEN, "--no-start")
+
+    def test_a_damaged_grid_of_a_hub_is_not_left_by_mistake(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "lab")
+        joined = read_joined("lab")
+        (joined.folder / "grid.json").write_text("{")
+        refused = error("leave", "lab")
+        assert "put back a copy of it" in refused
+        assert refused.endswith("To remove the hub all the same: phalanx leave --with-hub lab")
+        with running(joined, "phalanx up"):
+            assert "the hub of the grid lab runs" in error("leave", "--with-hub", "lab")
+        assert joined.hub.is_dir()
+        assert "the root's key is still in" in run("leave", "--with-hub", "lab")
+        assert not joined.folder.exists()
+
     def test_grids_are_listed(self, home: Path, native: StandIn) -> None:
         assert "none; join one with phalanx join TOKEN" in run("grids")
         assert json.loads(run("grids", "--json")) == []

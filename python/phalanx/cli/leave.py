@@ -7,7 +7,7 @@ import shutil
 import click
 
 from phalanx import _native
-from phalanx._grids import Joined, ask_members, dialler_of, one_joined
+from phalanx._grids import DamagedGridError, Joined, ask_members, dialler_of, folder_of, only_joined, read_joined
 from phalanx._identities import dialler, read_private
 from phalanx.cli._examples import examples
 from phalanx.cli._founding import HUB_IDENTITY, authority_of, other_hubs, other_hubs_in
@@ -34,10 +34,15 @@ def leave(name: str | None, with_hub: bool) -> None:
     """Leave a grid: remove what makes this account a member.
 
     A hub leaves while it runs. The other hubs go on without it. The hub revokes the certificates. The identity
-    files and all else about the grid are removed here, also if no hub answers. Durable spaces and copied files
-    stay.
+    files and all else about the grid are removed here, also if no hub answers or the grid's file is damaged.
+    Durable spaces and copied files stay.
     """
-    joined = one_joined(name)
+    name = only_joined() if name is None else name
+    try:
+        joined = read_joined(name)
+    except DamagedGridError as damage:
+        _leave_damaged(name, damage, with_hub=with_hub)
+        return
     others = _other_hubs(joined) if joined.hub.is_dir() else []
     if joined.hub.is_dir() and not with_hub and not others:
         raise IdentityError(
@@ -46,7 +51,31 @@ def leave(name: str | None, with_hub: bool) -> None:
         )
     with watched(joined) as process:
         _leave(joined, process, others)
-    if with_hub and (root := authority_of(joined.name)).exists():
+    if with_hub:
+        _name_root(joined)
+
+
+def _leave_damaged(name: str, damage: DamagedGridError, *, with_hub: bool) -> None:
+    """Removes the folder of a grid whose hubs are not known any more."""
+    joined = Joined(name, folder_of(name), name, (), "")
+    is_hub = joined.hub.is_dir()
+    if is_hub and not with_hub:
+        raise IdentityError(f"{damage}. To remove the hub all the same: phalanx leave --with-hub {name}")
+    with watched(joined) as process:
+        if is_hub and (runs := process.told()):
+            raise IdentityError(f"the hub of the grid {name} runs ({runs}): end it first")
+        click.echo(f"phalanx: {printable(str(damage)).partition('; ')[0]}", err=True)
+        until = "the membership ends within a day, or when an owner expels its member: phalanx expel NAME"
+        click.echo(f"phalanx: no hub was told: {until}", err=True)
+        _remove(joined)
+        _say_what_runs(joined, process, 0)
+    if with_hub:
+        _name_root(joined)
+
+
+def _name_root(joined: Joined) -> None:
+    """Says where the key of the grid's root is, if this account has it."""
+    if (root := authority_of(joined.name)).exists():
         click.echo(f"the root's key is still in {as_typed(root)}; remove it if the grid is to have no hub again")
 
 
@@ -71,14 +100,23 @@ def _leave(joined: Joined, process: Process, others: list[str]) -> None:
     if others:
         _leave_as_hub(joined, others)
     hears = not is_only_hub and _tell_hub(joined)
+    _remove(joined)
+    _say_what_runs(joined, process, _ENDING if hears else 0)
+
+
+def _remove(joined: Joined) -> None:
     try:
         shutil.rmtree(joined.folder)
     except OSError as error:
         raise IdentityError(f"{joined.folder} cannot be removed: {error}") from None
     click.echo(f"left the grid {joined.name}; {as_typed(joined.folder)} is removed")
+
+
+def _say_what_runs(joined: Joined, process: Process, seconds: float) -> None:
+    """Names the grid's service, or else the process that runs still after so many seconds."""
     if any(service.grid == joined.name for service in services.installed()):
         click.echo(f"still to remove: its service, with phalanx service uninstall {joined.name}")
-    elif runs := process.outlives(_ENDING if hears else 0):
+    elif runs := process.outlives(seconds):
         click.echo(f"still to end: {runs}")
 
 
