@@ -20,7 +20,8 @@ import os
 import shlex
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,6 +62,8 @@ _DOMAIN = ".phalanx"
 _ASKED_AGAIN = 1.0
 #: Longest file that is read, in bytes: 100 000 members need 40 MB.
 _LONGEST = 64 << 20
+#: The file that keeps room while a token is used, and its length in bytes. The files of a new member have some 10 KB.
+_ROOM, _ROOM_LENGTH = ".room", 64 << 10
 #: Most hubs of a grid.
 _MOST_HUBS = 64
 #: Most addresses of hubs that are kept when they change.
@@ -317,6 +320,25 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(exist_ok=True, mode=0o700)
     except OSError as error:
         raise IdentityError(f"{folder} cannot be made: {error}") from None
+
+
+@contextmanager
+def room_in(folder: Path) -> Iterator[None]:
+    """Keeps room on the disk for a new member's files, which are written after this. Raises IdentityError if there is
+    none: a token that was used before is lost, and the hub has a member without a key."""
+    file = folder / _ROOM
+    try:
+        try:
+            with file.open("wb") as opened:
+                opened.write(os.urandom(_ROOM_LENGTH))  # zeros take no room on some file systems
+                opened.flush()
+                os.fsync(opened.fileno())
+        except OSError as error:
+            why = f"{folder} has no room for the files of a member: {error.strerror}"
+            raise IdentityError(f"{why}; the token was not used") from None
+        yield
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def replace(file: Path, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import socket
 import stat
 import time
@@ -311,6 +312,19 @@ class TestJoin:
         assert started["donating"].exports == ("/scratch:rw",)
         assert started["grid"][:2] == (["10.0.0.5:7400"], [])
         assert read_listening(joined) == Listening("0.0.0.0:7400")
+
+    def test_no_token_is_used_where_there_is_no_room(self, home: Path, native: StandIn) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 10, hard))  # as a disk that is full after 32 KB
+        try:
+            refused = error("join", TOKEN, "--no-start")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert "has no room for the files of a member: File too large; the token was not used" in refused
+        assert native.joined == []
+        assert list((home / "grids").iterdir()) == []
+        run("join", TOKEN, "--no-start")
+        assert not (read_joined("lab").folder / ".room").exists()
 
     def test_it_starts_again_by_the_name_of_the_grid(self, home: Path, native: StandIn) -> None:
         run("join", TOKEN, "--no-start")

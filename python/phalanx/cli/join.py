@@ -14,6 +14,7 @@ from phalanx._grids import (
     make_folder,
     read_joined,
     replace,
+    room_in,
     write_joined,
 )
 from phalanx._identities import EXECUTOR, USER, is_joined, read_private
@@ -114,7 +115,8 @@ def _join(token: str, name: str | None, local: str | None) -> tuple[Joined, str,
         raise IdentityError(f"{member!r} is no name of a member: it has small letters, digits and hyphens, 63 at most")
     make_folder(joined.folder)
     try:
-        identity, _, hubs, root, _ = _native.join_grid(token, member)
+        with room_in(joined.folder):
+            identity, _, hubs, root, _ = _native.join_grid(token, member)
     except BaseException:
         _remove_if_empty(joined)
         raise
