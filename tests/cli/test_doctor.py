@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from api.executors import Executors
+from api.joined import join
 from click.testing import CliRunner, Result
+from phalanx import _native
 from phalanx.checking.executors import check_executor
 from phalanx.checking.findings import Findings
 from phalanx.cli import commands
@@ -62,6 +65,33 @@ def test_a_key_that_others_can_read_is_an_error_with_its_command(tmp_path: Path)
     assert result.return_value == 1
     assert found["user.pem"]["verdict"] == "error"
     assert found["user.pem"]["mend"] == f"chmod 600 {file}"
+
+
+def test_grids_that_were_joined_are_named(tmp_path: Path) -> None:
+    root = _native.create_grid()
+    joined = join(tmp_path / "identities", _native.issue_member(root, "user", "bob"))
+    result, found = doctor()
+    assert result.return_value == 0, result.stdout
+    assert found["identities"]["verdict"] == "ok"
+    assert found["identities"]["text"] == "bob of the grid lab"
+    join(tmp_path / "identities", _native.issue_member(root, "executor", "ws7"), role="executor")
+    assert doctor()[1]["identities"]["text"] == "ws7 and bob of the grid lab"
+    joined.folder.chmod(0o777)
+    result, found = doctor()
+    assert result.return_value == 1
+    assert "the grid lab: other accounts may replace the files" in found["identities"]["text"]
+    assert found["identities"]["mend"] == f"chmod 700 {joined.folder}"
+
+
+def test_a_hub_renews_a_certificate_of_a_joined_grid_that_has_ended(tmp_path: Path) -> None:
+    ended = _native.issue_member(_native.create_grid(), "user", "bob", days=1 / 86400)
+    join(tmp_path / "identities", ended)
+    deadline = time.monotonic() + 30
+    while "user.pem" not in (found := doctor()[1]):
+        assert time.monotonic() < deadline
+    assert found["user.pem"]["verdict"] == "warning"
+    assert "the certificate of bob ended on" in found["user.pem"]["text"]
+    assert found["user.pem"]["mend"] == "phalanx members --grid lab"
 
 
 def test_a_certificate_that_is_revoked_is_an_error(tmp_path: Path) -> None:

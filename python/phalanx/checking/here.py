@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 from phalanx import _native
-from phalanx._identities import EXECUTOR, REVOKED, USER, home, read_private
+from phalanx._grids import Joined, read_joined
+from phalanx._identities import EXECUTOR, REVOKED, USER, home, joined_names, read_private
 from phalanx.checking.findings import Finding, Findings, numpy_version
 from phalanx.errors import IdentityError, PhalanxError
 
@@ -84,10 +85,13 @@ def _identities(found: Findings) -> None:
     except (IdentityError, OSError) as error:
         found.fail("identities", str(error), "export PHALANX_HOME=FOLDER")
         return
+    joined = joined_names()
+    for grid in joined:
+        _joined(found, grid)
     if not present:
-        found.warn(
-            "identities", f"{folder} has none: spaces and farms of this machine need none", "phalanx grid create"
-        )
+        if not joined:
+            text = f"{folder} has none: spaces and farms of this machine need none"
+            found.warn("identities", text, "phalanx grid create")
         return
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & 0o022:
@@ -95,6 +99,32 @@ def _identities(found: Findings) -> None:
         found.fail("identities", f"other accounts may replace the files in {folder} (mode {mode:03o})", mend)
     for name in present:
         _identity(found, folder / name)
+
+
+def _joined(found: Findings, grid: str) -> None:
+    """What this account is in a grid with a hub."""
+    try:
+        joined, names = read_joined(grid), []
+        for file in (joined.executor, joined.user):
+            if not file.exists():
+                continue
+            text = read_private(file, "identity", "")
+            names.append(_native.certificate_of(text)[1])
+            _check_renewed(found, joined, file, text)
+    except PhalanxError as error:
+        words, _, mend = str(error).partition("; mend that with: ")
+        found.fail("identities", f"the grid {grid}: {words}", mend)
+        return
+    found.ok("identities", f"{' and '.join(names) or 'a hub'} of the grid {grid}")
+
+
+def _check_renewed(found: Findings, joined: Joined, file: Path, text: str) -> None:
+    """Warns of a certificate that has ended: its hub renews it as soon as a command asks."""
+    try:
+        _native.check_member(text, os.fspath(file))
+    except IdentityError as error:
+        asks = "phalanx members --grid" if file == joined.user else "phalanx join"
+        found.warn(file.name, str(error).partition("; ")[0], f"{asks} {joined.name}")
 
 
 def _identity(found: Findings, file: Path) -> None:
