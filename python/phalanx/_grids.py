@@ -18,6 +18,7 @@ import json
 import logging
 import os
 import shlex
+import stat
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -316,8 +317,8 @@ def write_joined(joined: Joined) -> None:
 def make_folder(folder: Path) -> None:
     """Makes a folder for this account alone, and those above it."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder.mkdir(exist_ok=True, mode=0o700)
+        for it in (*reversed(folder.parents), folder):
+            it.mkdir(exist_ok=True, mode=0o700)
     except OSError as error:
         raise IdentityError(f"{folder} cannot be made: {error}") from None
 
@@ -577,10 +578,22 @@ _ANEW = {
 
 
 def _check_folder(folder: Path) -> None:
-    """Raises IdentityError if other accounts may replace what is in a folder."""
+    """Raises IdentityError if other accounts may replace what is in a grid's folder, or the folder itself."""
+    if os.name != "posix":
+        return
     found = folder.stat()
-    if os.name == "posix" and found.st_mode & 0o022:
-        raise IdentityError(
-            f"other accounts may replace the files in {folder} (mode {found.st_mode & 0o777:03o}); mend that with: "
-            f"chmod 700 {shlex.quote(os.fspath(folder))}"
-        )
+    if found.st_mode & 0o022:
+        raise _open_to_others(folder, found, "700")
+    for above in (folder.parent, folder.parent.parent):
+        found = above.stat()
+        # In a sticky folder, others replace nothing. Group 0 is root's: the home folder of a container is open to it.
+        others = 0o002 if found.st_gid == 0 else 0o022
+        if found.st_mode & others and not found.st_mode & stat.S_ISVTX:
+            raise _open_to_others(above, found, "go-w")
+
+
+def _open_to_others(folder: Path, found: os.stat_result, mode: str) -> IdentityError:
+    return IdentityError(
+        f"other accounts may replace the files in {folder} (mode {found.st_mode & 0o777:03o}); mend that with: "
+        f"chmod {mode} {shlex.quote(os.fspath(folder))}"
+    )

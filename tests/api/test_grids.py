@@ -33,6 +33,7 @@ from phalanx.cli import commands
 from phalanx.members import AT_HUB, Member, from_json, is_name, members_of, to_json, to_name
 from phalanx.space import _space
 from phalanx.space._open import in_joined_grid
+from skips import require
 
 from laboratory import identities
 
@@ -58,10 +59,12 @@ def ada() -> str:
 
 class TestFolders:
     def test_a_grid_is_read_as_it_was_written(self, home: Path, ada: str) -> None:
+        before = os.umask(0o002)
         joined = join(home, ada)
+        os.umask(before)
         assert read_joined("lab") == joined
         assert joined_names() == ["lab"]
-        for folder in (home / "grids", joined.folder):
+        for folder in (home, home / "grids", joined.folder):
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert stat.S_IMODE((joined.folder / GRID).stat().st_mode) == 0o600
         told = {"grid": "lab", "hubs": ["10.0.0.5:7400"], "root": ROOT}
@@ -127,6 +130,27 @@ class TestFolders:
         folder = join(home, ada).folder
         folder.chmod(0o720)
         with pytest.raises(px.errors.IdentityError, match=r"mode 720\); mend that with: chmod 700 "):
+            read_joined("lab")
+
+    @pytest.mark.parametrize("above", ["grids", "."])
+    def test_a_folder_that_others_can_put_in_its_place_is_refused(self, home: Path, ada: str, above: str) -> None:
+        join(home, ada)
+        folder = home / above
+        folder.chmod(0o777)
+        refused = f"the files in {folder} (mode 777); mend that with: chmod go-w {folder}"
+        with pytest.raises(px.errors.IdentityError, match=re.escape(refused)):
+            read_joined("lab")
+        for mode in (0o1777, 0o755):
+            folder.chmod(mode)
+            assert read_joined("lab").name == "lab"
+
+    def test_only_root_has_group_0(self, home: Path, ada: str) -> None:
+        require("root")
+        join(home, ada)
+        home.chmod(0o770)  # as in the image for containers
+        assert read_joined("lab").name == "lab"
+        os.chown(home, -1, 1)
+        with pytest.raises(px.errors.IdentityError, match=r"\(mode 770\); mend that with: chmod go-w "):
             read_joined("lab")
 
     def test_where_something_listens_is_kept(self, home: Path, ada: str) -> None:
