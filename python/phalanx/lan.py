@@ -28,16 +28,19 @@ class LanHosts(Hosts):
     def to_recruit(self) -> list[str]:
         """The addresses of all executors that were found. Raises RecruitError if there is none."""
         if not self.addresses:
-            others = (
-                f"; {self.strangers} machines answer that are of other grids, or do not serve you"
-                if self.strangers
-                else ""
-            )
             raise RecruitError(
-                f"no executor of your grid announces itself on the local network{others}; start one with: phalanx "
-                "executor --lan"
+                f"no executor of your grid announces itself on the local network{self._others()}; start one with: "
+                "phalanx executor --lan"
             )
         return self.addresses
+
+    def _others(self) -> str:
+        """How many machines have answered in vain, as the end of a sentence."""
+        if not self.strangers:
+            return ""
+        one = "1 machine answers that is of another grid, or does not serve you"
+        many = f"{self.strangers} machines answer that are of other grids, or do not serve you"
+        return f"; {one if self.strangers == 1 else many}"
 
     def address(self, machine: str) -> str:
         """The address of an executor, or of any ``host:port``. Raises RecruitError for another name."""
@@ -57,8 +60,8 @@ class LanHosts(Hosts):
 
     def space_address(self, space: str) -> str:
         """Raises SpaceError: no machine of a local network is the one where a space is that is named without one."""
-        named = ", ".join(self.machines) or "MACHINE"
-        raise SpaceError(f"executors on the local network come and go: say where the space is, as in {named}/{space}")
+        places = ", ".join(f"{name}/{space}" for name in self.machines) or f"MACHINE/{space}"
+        raise SpaceError(f"executors on the local network come and go: say where the space is, as in {places}")
 
     def _known(self, name: str) -> str:
         if name not in self.machines:
