@@ -229,7 +229,8 @@ class Lan:
     at_least : int, optional
         The number of executors that are waited for. Default: 1.
     patience : float, optional
-        Seconds that they are waited for. Whoever has answered by then is used. Default: 5.
+        Seconds that they are waited for. Those that have answered by then are used, and a warning in the log
+        ``phalanx`` tells how many are missing. Default: 5.
 
     Raises
     ------

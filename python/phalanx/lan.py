@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterable, Mapping
 
 from phalanx import _native
@@ -12,6 +13,8 @@ from phalanx.hosts import PORT, Hosts, Lan
 
 #: The end of addresses by which members are called instead of where they are, as in a grid with a hub.
 _DOMAIN = ".phalanx"
+
+_log = logging.getLogger("phalanx")
 
 
 class LanHosts(Hosts):
@@ -29,12 +32,12 @@ class LanHosts(Hosts):
         """The addresses of all executors that were found. Raises RecruitError if there is none."""
         if not self.addresses:
             raise RecruitError(
-                f"no executor of your grid announces itself on the local network{self._others()}; start one with: "
+                f"no executor of your grid announces itself on the local network{self.in_vain()}; start one with: "
                 "phalanx executor --lan"
             )
         return self.addresses
 
-    def _others(self) -> str:
+    def in_vain(self) -> str:
         """How many machines have answered in vain, as the end of a sentence."""
         if not self.strangers:
             return ""
@@ -78,6 +81,8 @@ class LanHosts(Hosts):
 def find(lan: Lan, dialler: Dialler) -> LanHosts:
     """Finds the executors of the user's grid on the local network; there may be none.
 
+    If fewer are found than are waited for, this logs a warning.
+
     Parameters
     ----------
     lan : Lan
@@ -97,4 +102,11 @@ def find(lan: Lan, dialler: Dialler) -> LanHosts:
     grid, found, strangers, trouble = _native.find_on_lan(dialler, lan.at_least, lan.patience)
     if not found and trouble is not None:
         raise RecruitError(f"the local network cannot be asked for executors: {trouble}")
-    return LanHosts(grid, dict(found), strangers)
+    hosts = LanHosts(grid, dict(found), strangers)
+    if found and len(hosts.machines) < lan.at_least:
+        names, others = ", ".join(hosts.machines), hosts.in_vain()
+        _log.warning(
+            "found %d of %d executors on the local network in %g s: %s%s",
+            *(len(hosts.machines), lan.at_least, lan.patience, names, others),
+        )
+    return hosts
