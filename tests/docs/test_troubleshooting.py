@@ -180,10 +180,20 @@ ANSWERED = {
         "only owners of the grid may",
         "the token is not good here",
         "is no member of this grid, or was expelled",
+        " is the only owner of the grid, which would have none left",
+        " is damaged: ",
+        "other accounts may replace the files in ",
     ],
     "TransferError": ["is no export: write FOLDER:ro or FOLDER:rw", "exported for reading only"],
     "SpaceError": ["is no address of a space", "no executor runs at the hub of the grid "],
-    "RecruitError": ["places are free", "processes were asked for", "interpreters of this machine are in use"],
+    "RecruitError": [
+        "places are free",
+        "processes were asked for",
+        "interpreters of this machine are in use",
+        "no executor of the grid ",
+        "it does not lead, and knows no hub that does",
+        "the hub hung up: ",
+    ],
     "PhalanxError": ["there is no compiler ", "is not replicated: it has no members"],
 }
 
