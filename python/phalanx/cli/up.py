@@ -15,6 +15,7 @@ from phalanx._grids import (
     make_folder,
     read_joined,
     read_listening,
+    room_in,
     write_joined,
 )
 from phalanx._identities import is_joined, joined_names, read_private
@@ -178,7 +179,8 @@ def join_as_hub(token: str, local: str | None, hub_name: str) -> str:
                 f"this account has a hub of the grid {name} already; start it with: phalanx up --grid {name}"
             )
     make_folder(joined.folder)
-    issuer, identity, _, others, _ = _native.join_hub(token, hub_name)
+    with room_in(joined.folder):
+        issuer, identity, _, others, _ = _native.join_hub(token, hub_name)
     _founding.write_further(joined, issuer, identity, [*filter(is_address, others)])
     known = [hub for hub in [*joined.hubs, *others] if is_address(hub)]
     write_joined(joined._replace(hubs=(*dict.fromkeys(known),)[:MOST_ADDRESSES]))

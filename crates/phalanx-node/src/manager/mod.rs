@@ -481,6 +481,9 @@ impl Core {
         }
         let Some(waits) = self.source.waits() else { return };
         let (wanted, here) = (lock(&self.engine).wanted(), lock(&self.seats).len());
+        if here >= wanted as usize {
+            return; // others have given what an executor is still asked for
+        }
         let line = format!("waiting for interpreters: {wanted} are wanted, {here} are here; {waits}");
         if line == told.0 {
             return;

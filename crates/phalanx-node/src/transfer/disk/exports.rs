@@ -109,7 +109,7 @@ fn told(folders: &[Export], how: &str) -> String {
         words.push(format!("and {} more", folders.len() - MOST_TOLD));
     }
     let these = if words.is_empty() { "none".to_owned() } else { words.join(", ") };
-    format!("{how}: {these} (the machine's owner exports more with: phalanx executor --export)")
+    format!("{how}: {these} (the machine's owner exports more with --export, where the executor is started)")
 }
 
 /// Splits a path of this machine's user into its opened folder and the name in it. For a path without a last name, such as
@@ -162,7 +162,7 @@ mod tests {
             let error = exports.find(Path::new(name), writes).expect_err("is refused").to_string();
             error.replace(&*path.to_string_lossy(), "")
         };
-        let owner = "(the machine's owner exports more with: phalanx executor --export)";
+        let owner = "(the machine's owner exports more with --export, where the executor is started)";
         let nothing = format!("/etc: not in a folder that is exported there; exported: none {owner}");
         assert_eq!(why(&Exports::default(), "/etc", false), nothing);
         let words: Vec<String> = (0..12).map(|number| format!("{}/{number}:ro", path.display())).collect();
