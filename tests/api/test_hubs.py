@@ -101,6 +101,7 @@ def test_two_hubs_are_said_to_be_no_safer_than_one(lab: Site) -> None:
     assert "no safer than one" in lab.call("bob", "members").stderr
     assert lab.running[gone].wait(timeout=PATIENCE) == 1
     assert "this is no hub of the grid any more" in lab.running[gone].stderr()
+    assert "help: phalanx help IdentityError" in lab.running[gone].stderr()
 
 
 def test_the_executor_beside_a_further_hub_has_its_name(lab: Site) -> None:

@@ -260,14 +260,14 @@ class Ending:
             signal.signal(number, lambda *_: self._stop.set())
 
     def wait(self, executor: _native.Executor | None = None, hub: _native.Hub | None = None) -> None:
-        """Waits for the end. An executor looks after its certificate meanwhile. Raises IdentityError if it is no member
-        of its grid any more, and SpaceError if the hub cannot store what it decides."""
+        """Waits for the end. An executor looks after its certificate meanwhile. Raises IdentityError if it or the hub
+        is no member of its grid any more, and SpaceError if the hub cannot store what it decides."""
         looked = -_LOOK_AT_CERTIFICATE
         while not self._stop.wait(_LOOK):
             if hub is not None and hub.has_failed:
                 raise SpaceError("the hub has ended, because it cannot write to its folder; its output says why")
             if hub is not None and hub.expelled is not None:
-                raise SpaceError(f"this is no hub of the grid any more: {hub.expelled}")
+                raise IdentityError(f"this is no hub of the grid any more: {hub.expelled}")
             if executor is None:
                 continue
             if time.monotonic() - looked >= _LOOK_AT_CERTIFICATE:

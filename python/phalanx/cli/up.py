@@ -106,8 +106,8 @@ def up(
             joined.folder, grid=joined.grid, owners=owners, addresses=addresses_of(chosen), log_level=donating.log_level
         )
         ending.callback(hub.close)
+        signals = Ending()  # before it is said that the hub listens: from then on, somebody may end it
         executor = _start(joined, chosen, hub, hub_only, (donating, may_lend), ending)
-        signals = Ending()
         if is_first:
             click.echo(f"phalanx join {hub.invite(owners[0], *_FIRST)}")
             click.echo("this line is good for one machine, within an hour; for more, and for users: phalanx invite")
@@ -115,6 +115,8 @@ def up(
         try:
             signals.wait(executor, hub)
         except IdentityError as error:
+            if hub.expelled is not None:
+                raise
             click.echo(f"{error}; the hub goes on", err=True)
             signals.wait(None, hub)
 
