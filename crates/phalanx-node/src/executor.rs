@@ -402,8 +402,7 @@ impl Executor {
         self.service.log.warning(format!("the certificate of {name} {ends} on {end}; {}", how_to_renew(name)));
     }
 
-    /// Stays at whichever of these hubs answers, or of those in `kept`, from now on. There the executor is known by its name, and
-    /// reachable.
+    /// Stays at the first hub that answers from now on: one of `hubs`, or of the file `kept`. Members then reach the executor by its name.
     ///
     /// # Errors
     /// The system starts no thread.

@@ -62,8 +62,8 @@ def _leave_damaged(name: str, damage: DamagedGridError, *, with_hub: bool) -> No
     if is_hub and not with_hub:
         raise IdentityError(f"{damage}. To remove the hub all the same: phalanx leave --with-hub {name}")
     with watched(joined) as process:
-        if is_hub and (runs := process.told()):
-            raise IdentityError(f"the hub of the grid {name} runs ({runs}): end it first")
+        if is_hub:
+            _check_ended(joined, process)
         click.echo(f"phalanx: {printable(str(damage)).partition('; ')[0]}", err=True)
         until = "the membership ends within a day, or when an owner expels its member: phalanx expel NAME"
         click.echo(f"phalanx: no hub was told: {until}", err=True)
@@ -92,8 +92,8 @@ def _other_hubs(joined: Joined) -> list[str]:
 def _leave(joined: Joined, process: Process, others: list[str]) -> None:
     """`others`: where the grid's other hubs are, if this machine is one of several."""
     is_only_hub = joined.hub.is_dir() and not others
-    if is_only_hub and (runs := process.told()):
-        raise IdentityError(f"the hub of the grid {joined.name} runs ({runs}): end it first")
+    if is_only_hub:
+        _check_ended(joined, process)
     if others and joined.user.exists():
         _native.hub_leave(*dialler_of(joined, joined.user))  # refused to the only owner, who would lock out everyone
         joined.user.unlink()
@@ -102,6 +102,12 @@ def _leave(joined: Joined, process: Process, others: list[str]) -> None:
     hears = not is_only_hub and _tell_hub(joined)
     _remove(joined)
     _say_what_runs(joined, process, _ENDING if hears else 0)
+
+
+def _check_ended(joined: Joined, process: Process) -> None:
+    """Raises IdentityError if the grid's hub runs on this machine."""
+    if runs := process.told():
+        raise IdentityError(f"the hub of the grid {joined.name} runs ({runs}): end it first")
 
 
 def _remove(joined: Joined) -> None:

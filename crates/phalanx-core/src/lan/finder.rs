@@ -26,7 +26,7 @@ const MOST_DIALS: usize = 16;
 const STRANGER: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(600)];
 /// How long an address is left alone at first, and at most, that could not be reached.
 const AWAY: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(60)];
-/// A machine may be dialled in vain so often before that is done at the pace of a hostile one, which names ever new ports.
+/// Failed dials of a machine before the finder slows down to [`SLOW`], because a hostile machine announces ever new ports.
 const FREE: u32 = 8;
 /// The pause between two dials of such a machine.
 const SLOW: Duration = Duration::from_secs(30);
@@ -72,9 +72,9 @@ pub struct Finder {
 #[derive(Debug, Default)]
 struct Machine {
     ports: BTreeMap<u16, Port>,
-    /// How many strangers answered there since an executor of the grid did.
-    strangers: u32,
-    /// How often it was dialled in vain since then.
+    /// Whether a stranger has answered there since an executor of the grid answered last.
+    has_stranger: bool,
+    /// Failed dials since then.
     failures: u32,
     not_before: Duration,
     heard: Duration,
@@ -99,7 +99,7 @@ enum State {
 }
 
 impl Port {
-    /// Whether this port may be forgotten for another one: nobody of the grid was found there, or nobody answers any more.
+    /// Whether a new port may replace this one: it has no executor of the grid, or its executor has stopped answering.
     fn is_useless(&self) -> bool {
         matches!(self.state, State::Failed(_)) || self.missed >= MISSED && self.state != State::Dialled
     }
@@ -169,7 +169,7 @@ impl Finder {
         self.looked.is_none() && !self.machines.values().any(Machine::is_dialled)
     }
 
-    /// Those machines go first that were dialled in vain least often.
+    /// The machines with the fewest failed dials go first.
     fn dials(&mut self, now: Duration) -> Vec<SocketAddr> {
         let under_way = self.machines.values().filter(|it| it.is_dialled()).count();
         let mut due: Vec<_> =
@@ -202,7 +202,7 @@ impl Finder {
         }
     }
 
-    /// Makes room for one more machine. Of those where nobody of the grid is, the one that was silent for longest is forgotten.
+    /// Makes room for one more machine. Among machines without an executor of the grid, the finder forgets the longest silent one.
     fn has_room_for(&mut self, machine: &Ipv4Addr) -> bool {
         if self.machines.contains_key(machine) || self.machines.len() < MOST_MACHINES {
             return true;
@@ -221,11 +221,11 @@ impl Finder {
         let pauses = match outcome {
             Outcome::Proved(name) => {
                 (port.state, port.failures) = (State::Proved(name.to_ascii_lowercase(), now), 0);
-                (machine.strangers, machine.failures, machine.not_before) = (0, 0, Duration::ZERO);
+                (machine.has_stranger, machine.failures, machine.not_before) = (false, 0, Duration::ZERO);
                 return;
             }
             Outcome::Stranger => {
-                machine.strangers = machine.strangers.saturating_add(1);
+                machine.has_stranger = true;
                 STRANGER
             }
             Outcome::Away => AWAY,
@@ -253,7 +253,7 @@ impl Finder {
 
     /// At how many machines somebody else answers, or an executor that refuses this user.
     pub fn strangers(&self) -> usize {
-        self.machines.values().filter(|machine| machine.strangers > 0).count()
+        self.machines.values().filter(|machine| machine.has_stranger).count()
     }
 
     /// Whether everybody who has answered so far is known, and nothing has come for a moment.

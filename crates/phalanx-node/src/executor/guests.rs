@@ -287,8 +287,7 @@ impl Guests {
         private(&self.lendable.folder)?;
         let folder = LockedFolder::wait_for(&self.lendable.folder, PATIENCE)?;
         let joined = join(token, name)?;
-        let mut kept = HubsFile::beside(&self.file(IDENTITY));
-        kept.keep_in(&folder, &merged(joined.hubs, token.hubs.clone()))?;
+        self.hubs().keep_in(&folder, &merged(joined.hubs, token.hubs.clone()))?;
         folder.replace(&self.file(IDENTITY), joined.identity.as_bytes())?;
         drop(folder);
         self.identity().ok_or_else(|| never("the identity in the other grid cannot be read"))
@@ -325,8 +324,8 @@ impl Guests {
         let door = Door::open(vec![listener], Some(member.clone()), serve, home.log.clone())?;
         let resident = AsResident { service: service.clone(), door: door.clone(), guests: None };
         let telling = Telling { port, facts, ..Telling::default() };
-        let (hubs, kept) = (token.hubs.clone(), Some(HubsFile::beside(&self.file(IDENTITY))));
-        let stay = Stay::begin(member, hubs, kept, telling, Box::new(resident), home.log.clone())?;
+        let hubs = token.hubs.clone();
+        let stay = Stay::begin(member, hubs, Some(self.hubs()), telling, Box::new(resident), home.log.clone())?;
         home.log
             .info(format!("lent to the grid {} as {}, with at most {places} of its places", token.grid, terms.name));
         Ok(Running { terms: terms.clone(), token, service, door, stay })
@@ -350,7 +349,7 @@ impl Guests {
     /// Leaves the grid of the identity that is here, if there is one.
     fn leave(&self) -> Result<(), Failure> {
         let Some(member) = self.identity() else { return Ok(()) };
-        let hubs = HubsFile::beside(&self.file(IDENTITY)).after(&[]);
+        let hubs = self.hubs().after(&[]);
         let leave = || {
             if member.validity()?.is_over() {
                 let renewed = come_back(&member.newest(), &hubs)?;
@@ -379,6 +378,11 @@ impl Guests {
         for name in [IDENTITY, RENEWED, REVOKED, HUBS] {
             let _ = fs::remove_file(self.file(name)); // a file that was never written is not there
         }
+    }
+
+    /// Where the hubs of the other grid are.
+    fn hubs(&self) -> HubsFile {
+        HubsFile::beside(&self.file(IDENTITY))
     }
 
     fn file(&self, name: &str) -> PathBuf {

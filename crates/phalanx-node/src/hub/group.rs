@@ -24,7 +24,7 @@ const FIRST: u64 = 1;
 /// Interval of the leading hub's beats. The others elect a hub after six to eight beats of silence, and members find it some 200 ms
 /// later: within the three seconds that a loss may take. A shorter beat would take the silence of a slow disk for a loss.
 const BEAT: Duration = Duration::from_millis(150);
-/// A hub that answers nothing for so long is shown as away.
+/// A hub that answers no beat for so long is shown as away: 13 beats.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Timeout for a file that another process of this hub has just closed, and for a group of one to lead itself.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -104,8 +104,8 @@ impl Group {
         members.map(|it| HubAt { addresses: addresses(&it.address), name: it.name, leads: it.leads }).collect()
     }
 
-    /// How long the hub of this name has not answered, if that is too long for one that runs. `leads_for`: how long this hub leads, which
-    /// has asked nobody before.
+    /// How long the hub of this name has been silent, if that exceeds [`SILENCE`]. `leads_for`: how long this hub has led. Earlier silence
+    /// does not count, because only the leader asks the other hubs.
     pub fn silence(&self, name: &str, leads_for: Duration) -> Option<Duration> {
         let silence = self.links.answered(name).map_or(leads_for, |it| it.elapsed().min(leads_for));
         Some(silence).filter(|it| *it > SILENCE)

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(200);
 /// Pause before the next attempt to lead.
 const RETRY: Duration = Duration::from_millis(20);
-/// How long executors may take to come to a hub that has just begun to lead. They hear of it within two seconds of the loss of the one
-/// before, and come within 200 ms.
+/// How long a new leader waits for the executors. An executor whose link to the lost leader ended calls again after 200 ms at most, and
+/// the rest is for its handshake. A longer wait delays each program that starts meanwhile.
 const SETTLING: Duration = Duration::from_millis(700);
 /// How long the only hub of a grid may take to begin.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -138,7 +138,6 @@ impl Hub {
             *lock(&self.store) = Some(store);
         }
         self.whole.store(u64::MAX, Ordering::Release);
-        *lock(&self.leads_since) = Some(Instant::now());
         if self.group.number < crate::space::FIRST_JOINING {
             self.found()?;
         }
@@ -152,13 +151,16 @@ impl Hub {
         Ok(())
     }
 
-    /// Waits for the executors if this hub has just begun to lead. Presence is not stored, so that until then none seems to be here.
+    /// How long this hub has led. `None`: it does not lead.
+    fn leads_for(&self) -> Option<Duration> {
+        lock(&self.store).as_ref().map(|store| store.age())
+    }
+
+    /// Waits for the executors if this hub has just replaced another leader. The store does not have presence, so until the executors
+    /// come, the engine lists all of them as away.
     pub(super) fn await_executors(&self) {
-        let since = *lock(&self.leads_since);
-        if self.group.is_alone() {
-            return; // it does not replace another one
-        }
-        if let Some(left) = since.and_then(|since| SETTLING.checked_sub(since.elapsed())) {
+        let left = self.leads_for().and_then(|leads_for| SETTLING.checked_sub(leads_for));
+        if let Some(left) = left.filter(|_| !self.group.is_alone()) {
             thread::sleep(left);
         }
     }
@@ -189,16 +191,14 @@ impl Hub {
         self.note_hubs(hubs);
     }
 
-    /// Tells the engine which hubs there are, and since when those are away that do not answer.
+    /// Tells the engine the hubs of the grid, and since when each silent one is away.
     fn note_hubs(&self, hubs: Vec<HubAt>) {
-        let since = *lock(&self.leads_since);
-        let leads_for = since.map_or(Duration::ZERO, |since| since.elapsed());
-        let silence = |hub: &HubAt| {
-            let is_other = !hub.name.eq_ignore_ascii_case(&self.member.name);
-            self.group.silence(&hub.name, leads_for).filter(|_| is_other && self.leads())
-        };
-        let away = hubs.iter().filter_map(|hub| Some((hub.name.clone(), now() - silence(hub)?.as_secs())));
-        let away: BTreeMap<String, u64> = away.collect();
+        let others = hubs.iter().filter(|hub| !hub.name.eq_ignore_ascii_case(&self.member.name));
+        let away = self.leads_for().into_iter().flat_map(|leads_for| {
+            let silence = move |hub: &HubAt| Some((hub.name.clone(), self.group.silence(&hub.name, leads_for)?));
+            others.clone().filter_map(silence)
+        });
+        let away = away.map(|(name, silence)| (name, now() - silence.as_secs())).collect();
         self.engine().tell_hubs(hubs, away);
     }
 

@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use store::{Kept, Store};
 use thiserror::Error;
 
@@ -142,8 +142,6 @@ pub struct Hub {
     lending: Mutex<()>,
     /// The number of the newest list that was found complete.
     whole: AtomicU64,
-    /// Since when this hub leads.
-    leads_since: Mutex<Option<Instant>>,
     linked: Mutex<HashMap<u64, Arc<Linked>>>,
     next_link: AtomicU64,
     joining: Arc<Quota>,
@@ -182,7 +180,6 @@ impl Hub {
             revoking: Mutex::new(()),
             lending: Mutex::new(()),
             whole: AtomicU64::new(u64::MAX),
-            leads_since: Mutex::default(),
             linked: Mutex::default(),
             next_link: AtomicU64::new(0),
             joining: Quota::new("peers that join", MOST_JOINING.0, MOST_JOINING.1),
@@ -271,8 +268,7 @@ impl Hub {
         let revoked = self.change_with(|engine, now| Ok(engine.expel(now, by, &name)?))?;
         self.log.info(format!("{by} expels {name}"));
         answer(revoked.len() as u32);
-        let is_hub = revoked.iter().any(|(who, _)| who.role == Role::Hub.name());
-        let revoked = self.let_go(revoked, is_hub, &name);
+        let revoked = self.let_go(revoked);
         self.end_links(|who| who.name == name);
         revoked.map(drop)
     }
@@ -283,17 +279,17 @@ impl Hub {
         let revoked = self.change_with(|engine, now| Ok(engine.leave(now, who)?))?;
         self.log.info(format!("the {} {} leaves the grid", who.role, who.name));
         answer();
-        let revoked = self.let_go(revoked, who.role == Role::Hub.name(), &who.name);
+        let revoked = self.let_go(revoked);
         self.end_links(|other| other == who);
         revoked
     }
 
-    /// Revokes the certificates of members whose membership has ended. A hub is taken out of the group before: afterwards the others
-    /// refuse its links, and of two hubs each is needed for that step. If it is this hub, the next one that leads revokes.
-    fn let_go(&self, revoked: Vec<(Who, Good)>, is_hub: bool, name: &str) -> Result<u32, HubError> {
-        if is_hub {
+    /// Revokes the certificates of former members. A former hub leaves the group first, because the other hubs refuse its links once
+    /// it is revoked, and a group of two needs both hubs for that step. If this hub is the former one, the next leader revokes.
+    fn let_go(&self, revoked: Vec<(Who, Good)>) -> Result<u32, HubError> {
+        if let Some((hub, _)) = revoked.iter().find(|(who, _)| who.role == Role::Hub.name()) {
             self.look_after_group();
-            if name.eq_ignore_ascii_case(&self.member.name) {
+            if hub.name.eq_ignore_ascii_case(&self.member.name) {
                 return Ok(revoked.len() as u32);
             }
         }

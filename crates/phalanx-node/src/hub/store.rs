@@ -7,7 +7,7 @@ use phalanx_core::hub::Change;
 use phalanx_core::space::{Asker, Get, Options, OutOptions, Pattern, Template, Tuple, Value};
 use phalanx_core::wire::{decode, encode_body};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::space::log::replicated::Replicated;
 use crate::space::log::{Log, LogError};
@@ -16,7 +16,11 @@ use crate::space::log::{Log, LogError};
 const PAGE: u32 = 1000;
 
 /// The store.
-pub struct Store(Arc<Hosted>);
+pub struct Store {
+    hosted: Arc<Hosted>,
+    /// When the engine had been filled from it.
+    filled: Instant,
+}
 
 /// Changes on their way to the disks of the hubs.
 pub struct Kept(Told);
@@ -43,7 +47,7 @@ impl Store {
 
     /// The store in this space.
     pub fn of(hosted: Arc<Hosted>, mut fill: impl FnMut(Change)) -> Result<Store, SpaceError> {
-        let store = Store(hosted);
+        let mut store = Store { hosted, filled: Instant::now() };
         let mut after = None;
         loop {
             let get = Get { limit: PAGE, after, ..Get::default() };
@@ -53,6 +57,7 @@ impl Store {
             }
             after = page.next;
             if after.is_none() {
+                store.filled = Instant::now();
                 return Ok(store);
             }
         }
@@ -80,14 +85,19 @@ impl Store {
         self.with(|_, _, _| Ok(()))
     }
 
+    /// How long ago the engine was filled from the store.
+    pub fn age(&self) -> Duration {
+        self.filled.elapsed()
+    }
+
     /// Whether nothing more can be stored here: another hub leads, or most hubs are out of reach.
     pub fn has_ended(&self) -> bool {
-        self.0.has_ended()
+        self.hosted.has_ended()
     }
 
     /// Ends the store, once all changes are on the disk.
     pub fn close(&self) {
-        self.0.end();
+        self.hosted.end();
     }
 
     fn with<T>(
@@ -103,9 +113,9 @@ impl Store {
         &self,
         work: impl FnOnce(&mut phalanx_core::space::Space, Duration, Asker) -> Result<T, SpaceError>,
     ) -> (Result<T, SpaceError>, Told) {
-        let session = self.0.lock().number();
+        let session = self.hosted.lock().number();
         let asker = Asker { session, request: 0, acknowledges: false };
-        self.0.with(|space, now| work(space, now, asker))
+        self.hosted.with(|space, now| work(space, now, asker))
     }
 }
 

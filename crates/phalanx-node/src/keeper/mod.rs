@@ -140,7 +140,7 @@ impl Keeper {
 
     /// Waits for the end of the keeper.
     fn reap(&mut self, until: Instant) {
-        // No descriptor: nobody can say when the keeper ends, so that it is waited for as long as it takes.
+        // Without a descriptor there is no timeout, and `waitpid` blocks until the keeper ends.
         let has_ended = || pidfd_open(self.process, PidfdFlags::empty()).map_or(true, |it| is_readable(it, until));
         while !self.is_over && has_ended() {
             self.is_over = !matches!(waitpid(Some(self.process), WaitOptions::empty()), Err(Errno::INTR));
@@ -151,7 +151,7 @@ impl Keeper {
     /// are theirs.
     fn kill(&self, until: Instant) {
         let _ = kill_process(self.process, Signal::STOP);
-        // What a killed process has started becomes a child of the keeper.
+        // Children of a killed process become children of the keeper, so the loop kills them next.
         while Instant::now() < until {
             let left: Vec<Pid> =
                 ending::children(self.number()).filter(|it| ending::lives(*it)).filter_map(to_pid).collect();

@@ -236,7 +236,7 @@ impl Lan {
     }
 }
 
-/// Whether nobody has answered. A machine that is busy, or that is just starting, is no stranger.
+/// Whether the error means that no answer came. A busy machine, or one that is just starting, is no stranger.
 fn is_silence(kind: ErrorKind) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, WouldBlock};
     matches!(kind, TimedOut | WouldBlock | ConnectionReset | ConnectionAborted | BrokenPipe)

@@ -78,7 +78,7 @@ pub fn open_again(member: &Member, hubs: &[String]) -> Result<AtHub, AskError> {
     }
 }
 
-/// What a peer that joins gets: the name of the grid, the addresses of its hubs, and certificates as PEM.
+/// The hub's answer to a new member: the name of the grid, the addresses of its hubs, and the member's certificates as PEM.
 type Welcome = (String, Vec<String>, String);
 
 /// Asks as a peer that joins. Returns `None` if the hub says that this end is a member.

@@ -1,7 +1,7 @@
 //! An executor's stay at a hub. While the executor runs, the hub lists it, renews its certificate, and sends it news of the grid.
 
 use super::asking::{AtHub, SILENCE};
-use super::hubs_file::HubsFile;
+use super::hubs_file::{HubsFile, merged};
 use super::seeking::hub_address;
 use super::{AskError, come_back, why};
 use crate::control::{tell, tell_with};
@@ -10,7 +10,7 @@ use crate::learned::log_learned;
 use crate::log::{Log, Severity};
 use crate::quota::Quota;
 use phalanx_core::hub::are_words;
-use phalanx_core::wire::hub::{Facts, FromHub, GuestState, HubAt, MOST_ADDRESSES, Status, Terms, ToHub, addresses_of};
+use phalanx_core::wire::hub::{Facts, FromHub, GuestState, HubAt, Status, Terms, ToHub, addresses_of};
 use phalanx_core::wire::{VERSION, decode};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Target, dial};
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// each pause, so that the members of a restarted hub do not all come at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long after its start an executor beside a hub waits for that hub to tell the others its key.
+/// How long after its start an executor beside a hub may be unknown to the leader, which gets a new key from that hub.
 const BROUGHT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Most connections that are made at a time at the hub's request.
@@ -79,7 +79,7 @@ pub trait Resident: Send + Sync {
     fn status(&self) -> Status;
     /// The hub says on which terms the executor is a guest of another grid; `None`: it is none. Returns at once.
     fn be_guest(&self, terms: Option<Terms>);
-    /// Whether a hub has the same door. That hub tells the hub that leads which key the executor has, if it is a new one.
+    /// Whether a hub of the grid runs beside the executor. That hub tells the leader which key the executor has.
     fn is_at_hub(&self) -> bool;
     /// How the executor is as a guest. This is called once a second. `None`: its owner does not let it be lent.
     fn guest(&self) -> Option<GuestState>;
@@ -148,15 +148,14 @@ impl State {
 
     fn learn_addresses(&mut self, hubs: Vec<String>) {
         if !hubs.is_empty() && hubs.iter().all(|hub| hub_address(hub).is_ok()) {
-            let known = self.hubs.iter().filter(|hub| !hubs.contains(hub)).cloned().collect::<Vec<_>>();
-            self.hubs = hubs.into_iter().chain(known).take(MOST_ADDRESSES).collect();
+            self.hubs = merged(hubs, std::mem::take(&mut self.hubs));
         }
     }
 }
 
 impl Stay {
-    /// Begins the stay at the first of these hubs that answers, or of those in `kept`, which keeps up with what the hubs tell. The member
-    /// must renew itself ([`Member::renewing`]).
+    /// Begins the stay at the first hub that answers: one of `hubs`, or of the file `kept`. The stay writes new addresses into that file.
+    /// The member must renew itself ([`Member::renewing`]).
     ///
     /// # Errors
     /// The system starts no thread.

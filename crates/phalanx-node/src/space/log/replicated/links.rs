@@ -82,12 +82,16 @@ pub struct Links {
     kind: Kind,
     space: String,
     ways: Mutex<HashMap<Replica, Arc<Way>>>,
-    /// When each member has answered last, by its name.
-    answered: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
-/// The link to one member. The first question opens it, and opens it again after it has ended.
-type Way = tokio::sync::Mutex<Option<Arc<Asking>>>;
+/// The way to one member.
+#[derive(Default)]
+struct Way {
+    /// The link. The first question opens it, and opens it again after it has ended.
+    open: tokio::sync::Mutex<Option<Arc<Asking>>>,
+    /// When the member answered last.
+    answered: Mutex<Option<Instant>>,
+}
 
 struct Asking {
     /// The address of the member that is asked.
@@ -116,12 +120,13 @@ impl Links {
     }
 
     fn of(own: Arc<Member>, kind: Kind, space: &str) -> Links {
-        Links { own, kind, space: space.to_owned(), ways: Mutex::default(), answered: Arc::default() }
+        Links { own, kind, space: space.to_owned(), ways: Mutex::default() }
     }
 
-    /// When the member of this name has answered last.
+    /// When the member of this name answered last.
     pub fn answered(&self, name: &str) -> Option<Instant> {
-        lock(&self.answered).get(name).copied()
+        let ways = lock(&self.ways);
+        ways.iter().filter(|(to, _)| to.name == name).filter_map(|(_, way)| *lock(&way.answered)).max()
     }
 
     fn dial(own: &Member, kind: Kind, space: &str, to: &Replica) -> io::Result<Arc<Asking>> {
@@ -159,10 +164,10 @@ impl Network for Links {
     fn ask(&self, to: &Replica, message: Bytes, patience: Duration) -> Later<io::Result<Bytes>> {
         let way = lock(&self.ways).entry(to.clone()).or_default().clone();
         let (own, kind, space, to) = (self.own.clone(), self.kind, self.space.clone(), to.clone());
-        let (all_answered, name) = (self.answered.clone(), to.name.clone());
+        let asked_way = way.clone();
         // This is a task of its own, because the asker may give up before the link is open. The next asker then finds it.
         let opened: JoinHandle<io::Result<Arc<Asking>>> = tokio::spawn(async move {
-            let mut open = way.lock_owned().await;
+            let mut open = way.open.lock().await;
             if let Some(asking) = open.as_ref().filter(|asking| !asking.link.is_closed()) {
                 return Ok(asking.clone());
             }
@@ -174,7 +179,7 @@ impl Network for Links {
         Box::pin(async move {
             let answer = tokio::time::timeout(patience.max(PATIENCE), asked).await;
             if let Ok(Ok(_)) = answer {
-                lock(&all_answered).insert(name, Instant::now());
+                *lock(&asked_way.answered) = Some(Instant::now());
             }
             answer.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
         })
@@ -184,7 +189,7 @@ impl Network for Links {
 impl Drop for Links {
     fn drop(&mut self) {
         for way in lock(&self.ways).values() {
-            if let Ok(asking) = way.try_lock() {
+            if let Ok(asking) = way.open.try_lock() {
                 asking.iter().for_each(|asking| asking.link.close());
             }
         }
