@@ -96,6 +96,7 @@ bench-farm: setup $(VENV)/peers ## the farm beside its peers, in one run: a tabl
 
 bench-grid: setup ## a grid with a hub, NATs and a relay, in network namespaces (as root): a table with ratios
 	$(PYO3) cargo build --quiet --locked --release -p phalanx-node --example members
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q -j 0 $(VENV)/lib python # as it is where phalanx is installed
 	$(BIN)/python -m bench.grid $(ARGS)
 
 bench-hub: ## the hub's engine in grids of 10 to 100 000 members: nanoseconds of each kind of event, with ratios
