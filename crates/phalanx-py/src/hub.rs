@@ -8,7 +8,9 @@ use phalanx_core::wire::hub::{Facts, GuestRow, LoanRow, LoanTerms, RelayedRow, R
 use phalanx_net::identity::{Authority, Member, Role, first_certificate, role_and_name, to_hex};
 use phalanx_node::hub as node;
 use phalanx_node::log::{Log, Severity};
-use phalanx_node::membership::{AskError, AtHub, NewHub, Paths, come_back, join, join_as_hub, open_again, why};
+use phalanx_node::membership::{
+    self, AskError, AtHub, Joined, NewHub, Paths, come_back, join, join_as_hub, open_again, why,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -91,7 +93,6 @@ impl Hub {
 
     /// An invitation, as the token that is typed, for so many members in this role and so many seconds.
     fn invite(&self, py: Python<'_>, by: &str, role: &str, uses: u32, seconds: u64) -> PyResult<String> {
-        let role: Role = role.parse().map_err(|error: String| raise("IdentityError", error))?;
         let token = py.detach(|| self.0.invite(by, role, uses, seconds));
         token.map(|token| token.to_string()).map_err(|error| raise("IdentityError", error))
     }
@@ -162,7 +163,20 @@ type JoinedRow<'py> = (Bound<'py, PyString>, String, Vec<String>, String, String
 pub fn join_grid<'py>(py: Python<'py>, token: &str, name: &str) -> PyResult<JoinedRow<'py>> {
     let token = to_token(token)?;
     let joined = py.detach(|| join(&token, name)).map_err(asked)?;
-    Ok((PyString::new(py, &joined.identity), joined.grid, joined.hubs, to_hex(&token.root), token.role))
+    Ok(joined_row(py, joined, token))
+}
+
+/// Makes the user with this identity file an owner of the grid, by a token for that. Returns what [`join_grid`] returns.
+#[pyfunction]
+#[pyo3(signature = (token, identity))]
+pub fn become_owner<'py>(py: Python<'py>, token: &str, identity: &str) -> PyResult<JoinedRow<'py>> {
+    let token = to_token(token)?;
+    let joined = py.detach(|| membership::become_owner(&token, identity)).map_err(asked)?;
+    Ok(joined_row(py, joined, token))
+}
+
+fn joined_row(py: Python<'_>, Joined { identity, grid, hubs }: Joined, token: Token) -> JoinedRow<'_> {
+    (PyString::new(py, &identity), grid, hubs, to_hex(&token.root), token.role)
 }
 
 /// A new hub, for Python.

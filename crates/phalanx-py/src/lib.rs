@@ -60,6 +60,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hub::found_member, module)?)?;
     module.add_function(wrap_pyfunction!(hub::token_parts, module)?)?;
     module.add_function(wrap_pyfunction!(hub::join_grid, module)?)?;
+    module.add_function(wrap_pyfunction!(hub::become_owner, module)?)?;
     module.add_function(wrap_pyfunction!(hub::join_hub, module)?)?;
     module.add_function(wrap_pyfunction!(hub::hub_members, module)?)?;
     module.add_function(wrap_pyfunction!(hub::hub_status, module)?)?;

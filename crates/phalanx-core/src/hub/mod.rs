@@ -5,6 +5,7 @@
 
 mod lending;
 mod needs;
+mod owners;
 mod record;
 mod seeking;
 mod status;
@@ -14,6 +15,7 @@ mod token;
 
 pub use lending::{LENT_BY, LENT_TO, Loan, MAY_LEND, MOST_ACCEPTED, MOST_LENT, MOST_LOANS, MOST_PLACES, Telling};
 pub use needs::{HAS, LONGEST_WORD, MOST_WORDS, Needs, are_words, is_word};
+pub use owners::OWNER;
 pub use record::{Change, Good, Id, Invitation, Member, State, Who};
 pub use seeking::{Found, Question};
 pub use token::{Token, TokenError};
@@ -42,9 +44,6 @@ const HUB: &str = "hub";
 pub const AT_HUB: &str = "at hub";
 /// The fact of a hub that tells whether it leads.
 pub const LEADS: &str = "leads";
-
-/// Most owners that an error names.
-const MOST_TOLD: usize = 5;
 
 /// Why the hub refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -84,7 +83,9 @@ pub enum Refusal {
     #[error("{0} may not do this: only users of the grid may")]
     NoUser(String),
     /// The last owner cannot be expelled.
-    #[error("{0} is the only owner of the grid, which would have none left")]
+    #[error(
+        "{0} is the only owner of the grid, which would have none left; make another one first: phalanx invite --role owner"
+    )]
     LastOwner(String),
     /// The member was away for too long.
     #[error("the certificate ended more than 30 days ago; join again with a new token")]
@@ -104,6 +105,9 @@ pub enum Refusal {
     /// These are no terms of a loan.
     #[error("{0}")]
     Loan(String),
+    /// An invitation of several owners.
+    #[error("an invitation makes one person an owner: invite each of them")]
+    OneOwner,
     /// An invitation for no member, for too many, or for too long.
     #[error("an invitation is for 1 to {MOST_USES} members, and for 1 second to 30 days")]
     Bounds,
@@ -170,8 +174,13 @@ impl Hub {
         }
     }
 
-    /// Takes in a founder of the grid. The founder has this certificate already.
+    /// Takes in a founder of the grid. The founder has this certificate already. A user that was expelled or has left stays out while
+    /// the grid has an owner.
     pub fn found(&mut self, now: u64, asking: Asking, good: Good, is_owner: bool) -> Vec<Change> {
+        let stays_out = self.is_former_user(&asking.who) || self.is_other_user(&asking.who);
+        if stays_out && !self.owners.is_empty() {
+            return Vec::new();
+        }
         let member = Member::new(now, asking.key, good, "the grid's founder".to_owned());
         let member = Member { is_owner, is_founder: true, ..member };
         vec![self.keep(asking.who, member)]
@@ -180,22 +189,6 @@ impl Hub {
     /// Whether this key is or was a member's.
     pub fn knows(&self, asking: &Asking) -> bool {
         self.members.get(&asking.who).is_some_and(|it| it.key == asking.key)
-    }
-
-    /// Checks that a user is an owner.
-    pub fn check_owner(&self, name: &str) -> Result<(), Refusal> {
-        let owner = self.members.get(&Who::user(name)).filter(|it| it.is_owner && it.state.is_in());
-        owner.map(drop).ok_or_else(|| Refusal::NoOwner { name: name.to_owned(), owners: self.owners() })
-    }
-
-    /// The names of the owners, for people. All members may know them.
-    fn owners(&self) -> String {
-        let names: Vec<&str> = self.owners.iter().map(|who| who.name.as_str()).collect();
-        match names.len() {
-            0 => "whoever keeps the hub, because the grid has no owner".to_owned(),
-            1..=MOST_TOLD => names.join(" or "),
-            more => format!("{}, or one of {} more", names[..MOST_TOLD].join(", "), more - MOST_TOLD),
-        }
     }
 
     /// Makes an invitation for `uses` members. It ends after `seconds`.
@@ -210,6 +203,9 @@ impl Hub {
         self.check_owner(by)?;
         if !(1..=MOST_USES).contains(&uses) || !(1..=LONGEST_INVITATION).contains(&seconds) {
             return Err(Refusal::Bounds);
+        }
+        if role == OWNER && uses > 1 {
+            return Err(Refusal::OneOwner);
         }
         let mut changes = self.forget_late(now);
         if self.invitations.len() >= MOST_INVITATIONS {
@@ -230,13 +226,24 @@ impl Hub {
         if let Some(member) = known.filter(is_back).filter(|member| member.state.is_in()) {
             return check_room(now, member);
         }
+        self.check_newcomer(now, id, &asking.who.role, asking)
+    }
+
+    /// Whether this invitation is open, and is for this role.
+    fn check_invitation(&self, now: u64, id: &Id, role: &str) -> Result<(), Refusal> {
         let invitation = self.invitations.get(id).ok_or(Refusal::Token)?;
         if invitation.until <= now {
             return Err(Refusal::Late);
         }
-        if invitation.role != asking.who.role {
-            return Err(Refusal::Role(invitation.role.clone()));
+        match invitation.role == role {
+            true => Ok(()),
+            false => Err(Refusal::Role(invitation.role.clone())),
         }
+    }
+
+    /// Whether a key that is no member's may become one by this invitation for this role.
+    fn check_newcomer(&self, now: u64, id: &Id, role: &str, asking: &Asking) -> Result<(), Refusal> {
+        self.check_invitation(now, id, role)?;
         // No other member may have a hub's name, in any role, and no hub the name of another member.
         let is_taken = match asking.who.role == HUB {
             true => self.named(&asking.who.name).next().is_some(),
@@ -245,7 +252,7 @@ impl Hub {
         if is_taken {
             return Err(Refusal::Taken(asking.who.name.clone()));
         }
-        match known {
+        match self.members.get(&asking.who) {
             Some(member) if member.state.is_in() => Err(Refusal::Taken(asking.who.name.clone())),
             None if self.members.len() >= MOST_MEMBERS => Err(Refusal::Full("as many members as it keeps")),
             _ => Ok(()),
@@ -258,6 +265,13 @@ impl Hub {
         if self.member(&asking).is_ok() {
             return Ok(vec![self.change(&asking, |member| member.add(now, good))]);
         }
+        let (by, used) = self.use_invitation(id);
+        let member = Member { invitation: Some(id), ..Member::new(now, asking.key, good, by) };
+        Ok(vec![used, self.keep(asking.who, member)])
+    }
+
+    /// Counts a use of an invitation that was checked. Returns the owner who has made it.
+    fn use_invitation(&mut self, id: Id) -> (String, Change) {
         let invitation = self.invitations.get_mut(&id).expect("was checked");
         let by = invitation.by.clone();
         invitation.uses -= 1;
@@ -265,8 +279,7 @@ impl Hub {
         if left.is_none() {
             self.invitations.remove(&id);
         }
-        let member = Member { invitation: Some(id), ..Member::new(now, asking.key, good, by) };
-        Ok(vec![Change::Invitation(id, left), self.keep(asking.who, member)])
+        (by, Change::Invitation(id, left))
     }
 
     /// Records the issuer that the first hub makes for another hub, before that hub gets it. Whoever expels the hub revokes its issuer.
@@ -295,6 +308,7 @@ impl Hub {
         let is_first = self.hub(hub).ok_or_else(|| Refusal::NoMember(hub.to_owned()))?.is_founder;
         match self.members.get(&asking.who) {
             Some(known) if known.key == asking.key => return Ok(Vec::new()), // an expelled one stays expelled
+            Some(_) if self.is_former_user(&asking.who) => return Ok(Vec::new()),
             Some(known) if known.state.is_in() && known.by != by && !(is_first && known.is_founder) => {
                 return Err(Refusal::Taken(asking.who.name));
             }
@@ -374,8 +388,8 @@ impl Hub {
         Ok(vec![self.change(asking, |member| member.add(now, good))])
     }
 
-    /// Expels all members of a name, except the only hub, for an owner. Withdraws the invitations by which they have joined. Returns the
-    /// expelled members with the certificates to revoke.
+    /// Expels all members of a name, except the only hub, for an owner. Withdraws the invitations by which they have joined, and those that
+    /// they have made. Returns the expelled members with the certificates to revoke.
     pub fn expel(&mut self, now: u64, by: &str, name: &str) -> Result<Ended, Refusal> {
         self.check_owner(by)?;
         let has_others = self.has_hub_beside(name);
@@ -392,6 +406,7 @@ impl Hub {
             if let Some(id) = invitation.filter(|id| self.invitations.remove(id).is_some()) {
                 changes.push(Change::Invitation(id, None));
             }
+            changes.extend(self.withdraw_invitations_of(&who));
             let (good, change) = self.end(now, &who, State::Expelled { when: now, by: by.to_owned() });
             revoked.extend(good.into_iter().map(|it| (who.clone(), it)));
             changes.push(change);
@@ -399,7 +414,8 @@ impl Hub {
         Ok((revoked, changes))
     }
 
-    /// Ends the membership of a member that leaves for good. Returns the certificates to revoke.
+    /// Ends the membership of a member that leaves for good. Withdraws the invitations that it has made. Returns the certificates to
+    /// revoke.
     pub fn leave(&mut self, now: u64, who: &Who) -> Result<Ended, Refusal> {
         let member = self.members.get(who).filter(|it| it.state.is_in());
         let member = member.ok_or_else(|| Refusal::NoMember(who.name.clone()))?;
@@ -409,8 +425,10 @@ impl Hub {
         if who.role == HUB && !self.has_hub_beside(&who.name) {
             return Err(Refusal::LastHub(who.name.clone()));
         }
+        let mut changes = self.withdraw_invitations_of(who);
         let (good, change) = self.end(now, who, State::Left { when: now });
-        Ok((good.into_iter().map(|it| (who.clone(), it)).collect(), vec![change]))
+        changes.push(change);
+        Ok((good.into_iter().map(|it| (who.clone(), it)).collect(), changes))
     }
 
     fn has_hub_beside(&self, name: &str) -> bool {
@@ -443,7 +461,7 @@ impl Hub {
     ) -> Result<(), Refusal> {
         let member = self.members.get_mut(who).filter(|it| it.state.is_in());
         let member = member.ok_or_else(|| Refusal::NoMember(who.name.clone()))?;
-        facts.retain(|name, _| name != AT_HUB && name != LENT_TO && !name.starts_with(HAS));
+        facts.retain(|name, _| ![AT_HUB, LENT_TO, OWNER].contains(&name.as_str()) && !name.starts_with(HAS));
         if member.is_founder {
             facts.insert(AT_HUB.to_owned(), "yes".to_owned());
         }
@@ -500,6 +518,7 @@ impl Hub {
             None => (member.addresses.clone(), member.facts.clone()),
         };
         self.lending.mark(who, &mut facts);
+        self.mark_owner(who, &mut facts);
         let since = present.map_or(member.seen, |it| it.since);
         Row { role, name, addresses, is_here: present.is_some(), since, until, facts }
     }
@@ -509,6 +528,11 @@ impl Hub {
         if let Some(before) = self.members.get(&who) {
             member.revoked.extend_from_slice(&before.revoked);
         }
+        self.store(who, member)
+    }
+
+    /// Stores a member in place of the earlier record.
+    fn store(&mut self, who: Who, member: Member) -> Change {
         self.note(&who, &member);
         self.members.insert(who.clone(), member.clone());
         Change::Member(who, Box::new(member))

@@ -35,7 +35,7 @@ impl Who {
 /// The part of a token that the hub remembers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invitation {
-    /// The name of the role for which the invitation is good.
+    /// The name of the role for which the invitation is good, or [`OWNER`](super::OWNER).
     pub role: String,
     /// How many members may still join by this invitation.
     pub uses: u32,
@@ -82,9 +82,9 @@ pub struct Member {
     pub good: Vec<Good>,
     /// Certificates that were revoked and have not ended yet.
     pub revoked: Vec<Good>,
-    /// Whether the member may invite and expel others.
+    /// Whether the member may invite and expel others. Owners are users.
     pub is_owner: bool,
-    /// Whether the member came with the hub: it is the hub, the hub's executor, or the hub's owner.
+    /// Whether the member came with the first hub: it is the hub, the hub's executor, or the first owner.
     pub is_founder: bool,
     /// Whether the membership goes on, or how it ended.
     pub state: State,

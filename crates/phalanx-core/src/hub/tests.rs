@@ -288,6 +288,12 @@ enum Step {
     Expel { name: u8 },
     Leave { name: u8 },
     Renew { name: u8, key: u8 },
+    InviteUser { by: u8, id: u8 },
+    InviteOwner { by: u8, id: u8 },
+    User { id: u8, name: u8, key: u8 },
+    Own { id: u8, name: u8, key: u8 },
+    ExpelUser { by: u8, name: u8 },
+    LeaveUser { name: u8 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -297,25 +303,40 @@ fn step() -> impl Strategy<Value = Step> {
         (0..4u8).prop_map(|name| Step::Expel { name }),
         (0..4u8).prop_map(|name| Step::Leave { name }),
         (0..4u8, 0..3u8).prop_map(|(name, key)| Step::Renew { name, key }),
+        (0..4u8, 4..8u8).prop_map(|(by, id)| Step::InviteOwner { by, id }),
+        (0..4u8, 4..8u8).prop_map(|(by, id)| Step::InviteUser { by, id }),
+        (4..8u8, 0..4u8, 0..2u8).prop_map(|(id, name, key)| Step::User { id, name, key }),
+        (4..8u8, 0..4u8, 0..2u8).prop_map(|(id, name, key)| Step::Own { id, name, key }),
+        (0..4u8, 0..4u8).prop_map(|(by, name)| Step::ExpelUser { by, name }),
+        (0..4u8).prop_map(|name| Step::LeaveUser { name }),
     ]
 }
 
 proptest! {
     /// After each step, the stored changes make the same hub again. No invitation admits more members than it is for. Each
-    /// certificate whose membership has ended is among those to revoke.
+    /// certificate whose membership has ended is among those to revoke. There is an owner, and nobody becomes one without an invitation
+    /// for that, which an owner has made and which nobody has used.
     #[test]
     fn a_hub_that_is_filled_from_its_store_is_the_same(steps in proptest::collection::vec(step(), 0..60)) {
         let (mut hub, mut stored) = (Hub::default(), Hub::default());
-        hub.found(0, asking("user", "ada"), good("ada", 1 << 40), true).into_iter().for_each(|it| stored.fill(it));
+        // The first owner is called as the first of four users.
+        hub.found(0, asking("user", "u0"), good("u0", 1 << 40), true).into_iter().for_each(|it| stored.fill(it));
         let (mut invited, mut joined, mut handed_out) = (0u32, 0u32, Vec::new());
         for (now, step) in (1..).zip(steps) {
             let who = |name: u8, key: u8| Asking { who: Who::new("executor", &format!("ws{name}")), key: format!("{key}") };
+            let user = |name: u8| format!("u{name}");
+            let person = |name: u8, key: u8| match (name, key) {
+                (0, 0) => asking("user", "u0"),
+                _ => Asking { who: Who::user(&user(name)), key: format!("{key}") },
+            };
+            let owner = hub.owners.first().expect("is left").name.clone();
+            let (owners, open) = (hub.owners.clone(), hub.invitations.clone());
             let fresh = good(&format!("certificate {now}"), 1 << 40);
             let changes = match step {
                 Step::Invite { id, uses } => {
                     let replaced = hub.invitations.get(&[id; 32]).map_or(0, |it| it.uses);
                     invited = invited + uses - replaced;
-                    hub.invite(now, "ada", ([id; 32], "executor"), uses, 1000).map(|it| (it, None))
+                    hub.invite(now, &owner, ([id; 32], "executor"), uses, 1000).map(|it| (it, None))
                 }
                 Step::Join { id, name, key } => {
                     let asking = who(name, key);
@@ -325,14 +346,42 @@ proptest! {
                     done.map(|it| (it, Some((asking.who, fresh))))
                 }
                 Step::Expel { name } => {
-                    hub.expel(now, "ada", &format!("ws{name}")).map(|(_, it)| (it, None))
+                    hub.expel(now, &owner, &format!("ws{name}")).map(|(_, it)| (it, None))
                 }
                 Step::Leave { name } => hub.leave(now, &who(name, 0).who).map(|(_, it)| (it, None)),
                 Step::Renew { name, key } => {
                     let asking = who(name, key);
                     hub.renew(now, &asking, now, fresh.clone()).map(|it| (it, Some((asking.who, fresh))))
                 }
+                Step::InviteOwner { by, id } => {
+                    let done = hub.invite(now, &user(by), ([id; 32], OWNER), 1, 1000);
+                    prop_assert_eq!(done.is_ok(), owners.contains(&Who::user(&user(by))));
+                    done.map(|it| (it, None))
+                }
+                Step::InviteUser { by, id } => {
+                    hub.invite(now, &user(by), ([id; 32], "user"), 2, 1000).map(|it| (it, None))
+                }
+                Step::User { id, name, key } => {
+                    let asking = person(name, key);
+                    let done = hub.join(now, [id; 32], asking.clone(), fresh.clone());
+                    prop_assert_eq!(&hub.owners, &owners);
+                    done.map(|it| (it, Some((asking.who, fresh))))
+                }
+                Step::Own { id, name, key } => {
+                    let asking = person(name, key);
+                    let done = hub.join_as_owner(now, [id; 32], asking.clone(), fresh.clone());
+                    if hub.owners != owners {
+                        prop_assert_eq!(open.get(&[id; 32]).map(|it| it.role.as_str()), Some(OWNER));
+                        prop_assert!(!hub.invitations.contains_key(&[id; 32]));
+                    }
+                    done.map(|it| (it, Some((asking.who, fresh))))
+                }
+                Step::ExpelUser { by, name } => hub.expel(now, &user(by), &user(name)).map(|(_, it)| (it, None)),
+                Step::LeaveUser { name } => hub.leave(now, &Who::user(&user(name))).map(|(_, it)| (it, None)),
             };
+            let new = hub.owners.difference(&owners).count();
+            prop_assert!(!hub.owners.is_empty() && new <= 1);
+            prop_assert!(hub.invitations.values().all(|it| hub.check_owner(&it.by).is_ok()));
             if let Ok((changes, handed)) = changes {
                 changes.into_iter().for_each(|change| stored.fill(change));
                 handed_out.extend(handed);

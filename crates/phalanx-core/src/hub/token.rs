@@ -23,7 +23,7 @@ const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 pub struct Token {
     /// The name of the grid.
     pub grid: String,
-    /// The word of the role for which it is good.
+    /// The word of the role for which it is good, or [`OWNER`](super::OWNER). The hub goes by its own record, and not by this.
     pub role: String,
     /// Where hubs of the grid are reached.
     pub hubs: Vec<String>,

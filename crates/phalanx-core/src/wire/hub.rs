@@ -105,7 +105,8 @@ pub enum ToHub {
     Find { name: String },
     /// The member asks for a way to the executor of this name, through the hub.
     Reach { name: String },
-    /// An owner asks for an invitation for so many members in this role, for so many seconds.
+    /// An owner asks for an invitation for so many members in this role, for so many seconds. The role `owner` is that of users who are
+    /// owners too.
     Invite { role: String, uses: u32, seconds: u64 },
     /// An owner expels the members of this name.
     Expel { name: String },
@@ -138,6 +139,9 @@ pub enum ToHub {
     Watch,
     /// The first hub has made an issuer with this fingerprint for the hub of this name and key, and hands it out when this is answered.
     HasIssued { hub: String, key: String, fingerprint: String },
+    /// Over a joining link: the peer asks to be an owner, with the secret of an invitation. A user shows its certificate, and keeps its
+    /// key.
+    JoinAsOwner { secret: [u8; 16], phalanx: String },
 }
 
 /// A message from a hub.

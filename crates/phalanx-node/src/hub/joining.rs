@@ -67,12 +67,18 @@ impl Hub {
         ended: Result<(), IdentityError>,
         has_lost_issuer: bool,
     ) -> Result<Option<(Who, String)>, HubError> {
-        let (ToHub::Join { phalanx, .. } | ToHub::Return { phalanx } | ToHub::Why { phalanx }) = &asked else {
+        let (ToHub::Join { phalanx, .. }
+        | ToHub::JoinAsOwner { phalanx, .. }
+        | ToHub::Return { phalanx }
+        | ToHub::Why { phalanx }) = &asked
+        else {
             return Err(HubError::Other("this is a joining link".to_owned()));
         };
         check_version(&"the machine that joins", phalanx).map_err(HubError::Other)?;
-        if let ToHub::Join { secret, .. } = asked {
-            return self.join(secret, shown).map(Some);
+        match asked {
+            ToHub::Join { secret, .. } => return self.join(secret, shown).map(Some),
+            ToHub::JoinAsOwner { secret, .. } => return self.join_as_owner(secret, shown).map(Some),
+            _ => {}
         }
         if !has_lost_issuer {
             ended?;

@@ -248,14 +248,18 @@ impl Hub {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Makes an invitation for an owner. Returns the token that new members type.
+    /// Makes an invitation for an owner. Returns the token that new members type. `role`: the word of a role, or
+    /// [`OWNER`](engine::OWNER).
     ///
     /// # Errors
-    /// The user is no owner, a limit is reached, or the invitation cannot be stored.
-    pub fn invite(&self, by: &str, role: Role, uses: u32, seconds: u64) -> Result<Token, HubError> {
+    /// The user is no owner, the role is none, a limit is reached, or the invitation cannot be stored.
+    pub fn invite(&self, by: &str, role: &str, uses: u32, seconds: u64) -> Result<Token, HubError> {
+        if role != engine::OWNER {
+            role.parse::<Role>().map_err(HubError::Other)?;
+        }
         let secret = random_token();
-        self.change(|engine, now| Ok(engine.invite(now, by, (sha256(&secret), role.name()), uses, seconds)?))?;
-        let (hubs, role) = (addresses_of(&self.hubs()), role.name().to_owned());
+        self.change(|engine, now| Ok(engine.invite(now, by, (sha256(&secret), role), uses, seconds)?))?;
+        let (hubs, role) = (addresses_of(&self.hubs()), role.to_owned());
         let grid = self.grid.clone();
         self.log.info(format!("{by} invites {uses} in the role {role}"));
         Ok(Token { grid, role, hubs, root: sha256(self.member.authority()), secret })
@@ -309,6 +313,16 @@ impl Hub {
         self.engine().check_join(now(), &id, &asking)?; // sign nothing for a peer that may not join
         let signed = self.sign(request)?;
         self.change(|engine, now| Ok(engine.join(now, id, asking.clone(), signed.good.clone())?))?;
+        Ok((asking.who, signed.pem))
+    }
+
+    /// Makes a peer an owner that has the secret of an invitation for that: a newcomer, or a user that has shown its certificate.
+    fn join_as_owner(&self, secret: [u8; 16], shown: &[u8]) -> Result<(Who, String), HubError> {
+        let (id, asking) = (sha256(&secret), signing::asking(shown)?);
+        self.engine().check_join_as_owner(now(), &id, &asking)?;
+        let signed = self.sign(shown)?;
+        self.change(|engine, now| Ok(engine.join_as_owner(now, id, asking.clone(), signed.good.clone())?))?;
+        self.log.info(format!("{} is an owner of the grid", asking.who.name));
         Ok((asking.who, signed.pem))
     }
 

@@ -264,8 +264,7 @@ impl Hub {
             }
             ToHub::Reach { name } => (FromHub::Reached { token: self.reach(who, &name)? }, nothing),
             ToHub::Invite { role, uses, seconds } => {
-                let role: Role = role.parse().map_err(HubError::Other)?;
-                (FromHub::Invited { token: self.invite(as_user()?, role, uses, seconds)?.to_string() }, nothing)
+                (FromHub::Invited { token: self.invite(as_user()?, &role, uses, seconds)?.to_string() }, nothing)
             }
             ToHub::Lend(terms) => (FromHub::Lent { grid: self.lend(as_user()?, terms)? }, nothing),
             ToHub::EndLoan { grid } => {
@@ -289,7 +288,7 @@ impl Hub {
                 self.leave(who, || tell(&linked.link, &FromHub::Left))?;
                 return Ok(None);
             }
-            ToHub::Join { .. } | ToHub::Return { .. } | ToHub::Why { .. } => {
+            ToHub::Join { .. } | ToHub::JoinAsOwner { .. } | ToHub::Return { .. } | ToHub::Why { .. } => {
                 return Err(HubError::Other("this is no joining link".to_owned()));
             }
             ToHub::Attend { number, addresses, phalanx } => {

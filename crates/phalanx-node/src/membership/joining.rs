@@ -4,7 +4,7 @@ use super::AskError;
 use super::asking::{AtHub, LEVELS, PATIENCE, other, unreachable};
 use super::seeking::leading;
 use crate::dial::DIAL_PATIENCE;
-use phalanx_core::hub::Token;
+use phalanx_core::hub::{OWNER, Token};
 use phalanx_core::wire::hub::{FromHub, ToHub};
 use phalanx_core::wire::{MAX_CONTROL_BODY, VERSION};
 use phalanx_net::dial::{Expected, Target, dial};
@@ -23,15 +23,33 @@ pub struct Joined {
     pub hubs: Vec<String>,
 }
 
-/// Joins the grid of this token under this name. The private key is made here, and never leaves this machine.
+/// Joins the grid of this token under this name. The private key is made here, and never leaves this machine. A token of the role
+/// [`OWNER`] makes a user who is an owner.
 ///
 /// # Errors
 /// No hub answers, the hub belongs to another grid, or the hub refuses.
 pub fn join(token: &Token, name: &str) -> Result<Joined, AskError> {
-    let role: Role = token.role.parse().map_err(IdentityError::Damaged)?;
-    let joining = Joining::new(role, name, token.root)?;
-    let phalanx = VERSION.to_owned();
-    let asked = ToHub::Join { secret: token.secret, phalanx };
+    let role = match token.role == OWNER {
+        true => Role::User,
+        false => token.role.parse().map_err(IdentityError::Damaged)?,
+    };
+    join_with(token, Joining::new(role, name, token.root)?)
+}
+
+/// Makes the user with this identity file an owner, by a token of the role [`OWNER`]. The user keeps the name and the key.
+///
+/// # Errors
+/// As [`join`], or the text is no identity file.
+pub fn become_owner(token: &Token, identity: &str) -> Result<Joined, AskError> {
+    join_with(token, Joining::returning(identity)?)
+}
+
+fn join_with(token: &Token, joining: Joining) -> Result<Joined, AskError> {
+    let (secret, phalanx) = (token.secret, VERSION.to_owned());
+    let asked = match token.role == OWNER {
+        true => ToHub::JoinAsOwner { secret, phalanx },
+        false => ToHub::Join { secret, phalanx },
+    };
     let joining = Arc::new(joining);
     let (grid, hubs, certificates) = ask(&joining, &token.hubs, asked)?.ok_or_else(other)?;
     Ok(Joined { identity: joining.identity(&certificates)?, grid, hubs })

@@ -12,7 +12,7 @@ mod watching;
 pub use asking::AtHub;
 pub use founding::{NewHub, join_as_hub};
 pub use hubs_file::{HUBS, HubsFile, merged};
-pub use joining::{Joined, come_back, join, open_again, why};
+pub use joining::{Joined, become_owner, come_back, join, open_again, why};
 pub use paths::Paths;
 pub use seeking::hub_address;
 pub use staying::{BEAT, Resident, Stay, Telling};

@@ -16,7 +16,7 @@ use phalanx_node::dialler::Dialler;
 use phalanx_node::executor::{Executor, Options};
 use phalanx_node::hub::{Founded, Hub, HubServer, Place};
 use phalanx_node::log::Log;
-use phalanx_node::membership::{AskError, AtHub, Joined, Paths, Telling, join};
+use phalanx_node::membership::{AskError, AtHub, Joined, Paths, Telling, become_owner, join};
 use phalanx_node::space::{Client, Connect, ServerOptions};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -95,7 +95,11 @@ impl Lab {
     }
 
     pub fn invite(&self, role: Role, uses: u32) -> Token {
-        let asked = ToHub::Invite { role: role.name().to_owned(), uses, seconds: 60 };
+        self.invite_as(role.name(), uses)
+    }
+
+    fn invite_as(&self, role: &str, uses: u32) -> Token {
+        let asked = ToHub::Invite { role: role.to_owned(), uses, seconds: 60 };
         match self.at_hub(&self.ada()).ask(&asked).unwrap().0 {
             FromHub::Invited { token } => token.parse().unwrap(),
             other => panic!("{other:?}"),
@@ -157,6 +161,63 @@ fn only_owners_invite_and_expel() {
     assert!(refusal(lab.at_hub(&bob).ask(&ToHub::Expel { name: "ada".to_owned() })).contains("only owners"));
     let (_executor, ws7) = lab.executor("ws7", Telling::default());
     assert!(refusal(lab.at_hub(&ws7).ask(&invite)).contains("only users"), "an executor is no user");
+    let owner = ToHub::Invite { role: "owner".to_owned(), uses: 1, seconds: 60 };
+    assert!(refusal(lab.at_hub(&bob).ask(&owner)).contains("only owners of the grid may"));
+    let none = ToHub::Invite { role: "king".to_owned(), uses: 1, seconds: 60 };
+    assert!(refusal(lab.at_hub(&lab.ada()).ask(&none)).contains("king"));
+}
+
+#[test]
+fn a_token_makes_one_person_an_owner_who_is_new_or_a_user() {
+    let mut lab = Lab::new();
+    let (user, first, second) = (lab.invite(Role::User, 1), lab.invite_as("owner", 1), lab.invite_as("owner", 1));
+    let bob = join(&user, "bob").unwrap();
+    let key = |identity: &str| identity[identity.find("PRIVATE KEY").unwrap()..].to_owned();
+    let owner = become_owner(&first, &bob.identity).unwrap();
+    assert_eq!(key(&owner.identity), key(&bob.identity), "the key stays");
+    assert!(refusal(join(&first, "eve")).contains("the token is not good here"));
+    become_owner(&first, &owner.identity).unwrap(); // the answer may have been lost
+    let carol = join(&second, "carol").unwrap();
+    drop(lab.server.take());
+    lab.start();
+    for (name, identity) in [("bob", &owner.identity), ("carol", &carol.identity)] {
+        let member = lab.member(name, identity, Role::User);
+        lab.at_hub(&member).invite("owner".to_owned(), 1, 60).unwrap();
+    }
+    let bob = lab.member("bob", &owner.identity, Role::User);
+    lab.at_hub(&bob).expel("ada".to_owned()).unwrap();
+    assert!(AtHub::open(&lab.ada(), &lab.hubs).and_then(|mut hub| hub.members()).is_err());
+    let (rows, _) = lab.at_hub(&bob).members().unwrap();
+    let owners: Vec<_> = rows.iter().filter(|row| row.facts.contains_key("owner")).map(|row| &row.name).collect();
+    assert_eq!(owners, ["bob", "carol"]);
+}
+
+#[test]
+fn the_hub_and_not_the_token_says_who_becomes_an_owner() {
+    let lab = Lab::new();
+    let altered = |token: &Token, role: &str| Token { role: role.to_owned(), ..token.clone() };
+    let users = lab.invite(Role::User, 9);
+    assert!(refusal(join(&altered(&users, "owner"), "eve")).contains("the token is for the role user"));
+    let eve = join(&users, "eve").unwrap();
+    assert!(refusal(become_owner(&altered(&users, "owner"), &eve.identity)).contains("the token is for the role user"));
+    let owners = lab.invite_as("owner", 1);
+    for role in ["user", "executor"] {
+        assert!(refusal(join(&altered(&owners, role), "eve2")).contains("the token is for the role owner"));
+    }
+    let ws7 = join(&lab.invite(Role::Executor, 1), "ws7").unwrap();
+    assert!(refusal(become_owner(&owners, &ws7.identity)).contains("the token is for the role owner"));
+    // A certificate proves nothing without its key, and another grid's is none.
+    let attic = Lab::new();
+    let stranger = join(&attic.invite(Role::User, 1), "eve").unwrap();
+    assert!(refusal(become_owner(&owners, &stranger.identity)).contains("no hub of the grid answers"));
+    assert!(
+        refusal(
+            lab.at_hub(&lab.member("eve", &eve.identity, Role::User))
+                .ask(&ToHub::JoinAsOwner { secret: owners.secret, phalanx: VERSION.to_owned() })
+        )
+        .contains("no joining link")
+    );
+    become_owner(&owners, &eve.identity).unwrap(); // nothing of this has used it
 }
 
 #[test]
