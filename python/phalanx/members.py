@@ -18,6 +18,9 @@ AT_HUB = "at hub"
 #: The fact of a hub that says whether it leads the hubs of its grid.
 LEADS = "leads"
 
+#: The fact by which a hub marks owners of the grid. Also the role of a token that makes one.
+OWNER = "owner"
+
 #: Longest name of a grid or of a member: it is a label of a domain name.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]{1,255}):[0-9]{1,5}")
@@ -43,7 +46,8 @@ class Member(NamedTuple):
     until : datetime
         When its newest certificate ends. Certificates are renewed while a member runs.
     facts : dict of str to str
-        What its machine has: ``cores``, ``memory`` in bytes, ``python``, and others.
+        What its machine has: ``cores``, ``memory`` in bytes, ``python``, and others. What the hub says of it: ``owner``
+        of a user who owns the grid, and ``leads`` of a hub.
 
     Examples
     --------
@@ -59,6 +63,11 @@ class Member(NamedTuple):
     since: datetime
     until: datetime
     facts: dict[str, str]
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether it is a user who may invite and expel others."""
+        return self.role == "user" and self.facts.get(OWNER) == "yes"
 
 
 def is_name(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from api.hubs import PATIENCE, PHALANX, Site, site
+from phalanx import _native
 
 from laboratory.processes import Process, until
 
@@ -286,6 +288,90 @@ class TestTokens:
         lab.kill("hub")
         assert "no hub listens there" in lab.error("ws7", "join", "--no-start", token)
         assert not (lab.home("ws7") / "grids" / "lab").exists()
+
+
+def with_role(token: str, role: str) -> str:
+    """The token with another role, and a check that fits."""
+    text = token.removeprefix("phalanx1-")
+    said = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))[:-4]
+    at = 1 + said[0]
+    said = said[:at] + bytes([len(role)]) + role.encode() + said[at + 1 + said[at] :]
+    check = 0x811C9DC5
+    for byte in said:
+        check = (check ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return "phalanx1-" + base64.urlsafe_b64encode(said + check.to_bytes(4, "big")).decode().rstrip("=")
+
+
+class TestOwners:
+    def owners(self, lab: Site, member: str = "hub") -> set[str]:
+        found = json.loads(lab.say(member, "members", "--json"))
+        return {it["name"] for it in found if it["facts"].get("owner") == "yes"}
+
+    def test_an_owner_does_what_the_first_one_does(self, lab: Site) -> None:
+        lab.up()
+        [ada] = self.owners(lab)
+        assert "joined the grid lab as bob, an owner" in lab.say(
+            "bob", "join", "--name", "bob", lab.invite("--role", "owner")
+        )
+        assert self.owners(lab) == self.owners(lab, "bob") == {ada, "bob"}
+        token = lab.say("bob", "invite").split()[2]
+        lab.join("ws7", token)
+        lab.await_members(ws7=True)
+        lab.say("bob", "expel", "--yes", "ws7")
+        assert lab.say("bob", "lend", "--list", "--json").strip() == "[]"
+        lab.say("bob", "expel", "--yes", ada)
+        assert self.owners(lab, "bob") == {"bob"}
+        assert "phalanx: " in lab.error("hub", "invite")
+        assert "only owner of the grid" in lab.error("bob", "expel", "--yes", "bob")
+
+    def test_the_hub_makes_no_owner_again_that_was_expelled(self, lab: Site) -> None:
+        lab.up("--hub-only")
+        [ada] = self.owners(lab)
+        lab.say("bob", "join", "--name", "bob", lab.invite("--role", "owner"))
+        lab.say("bob", "expel", "--yes", ada)
+        lab.running["hub"].signal(signal.SIGTERM)
+        assert lab.running["hub"].wait() == 0
+        folder = lab.home("hub") / "grids" / "lab"
+        issuer = (folder / "hub" / "issuer.pem").read_text()
+        # What `phalanx up` does where the certificate has ended: a new key.
+        (folder / "user.pem").write_text(_native.found_member(issuer, "user", ada, 24.0))
+        lab.up("--hub-only")
+        assert self.owners(lab, "bob") == {"bob"}
+        assert "phalanx: " in lab.error("hub", "invite")
+
+    def test_a_user_becomes_an_owner(self, lab: Site) -> None:
+        lab.up("--hub-only")
+        lab.say("bob", "join", "--name", "bob", lab.invite("--role", "user"))
+        assert "only owners of the grid may" in lab.error("bob", "invite", "--role", "owner")
+        token = lab.invite("--role", "owner")
+        assert "joined the grid lab as bob, an owner" in lab.say("bob", "join", token)
+        assert "bob" in self.owners(lab)
+        lab.say("bob", "invite", "--role", "owner")
+        lab.say("bob", "join", token)  # an owner stays one: its answer may have been lost
+        lab.say("bob", "leave")
+        assert "bob" not in self.owners(lab)
+
+    def test_a_token_makes_one_owner(self, lab: Site) -> None:
+        lab.up("--hub-only")
+        token = lab.invite("--role", "owner")
+        lab.say("bob", "join", "--name", "bob", token)
+        assert "the token is not good here" in lab.error("eve", "join", "--name", "eve", token)
+        assert not (lab.home("eve") / "grids" / "lab").exists()
+        lab.say("eve", "join", "--name", "eve", lab.invite("--role", "user"))
+        assert "the token is not good here" in lab.error("eve", "join", token)
+        assert "only owners of the grid may" in lab.error("eve", "invite")
+
+    def test_the_hub_knows_what_a_token_is_for(self, lab: Site) -> None:
+        lab.up("--hub-only")
+        for role in ("user", "executor", "hub"):
+            token = with_role(lab.say("hub", "invite", "--role", role).split()[-1], "owner")
+            assert f"the token is for the role {role}" in lab.error("eve", "join", "--name", "eve", token)
+        users = lab.invite("--role", "user", "--uses", "2")
+        lab.say("eve", "join", "--name", "eve", users)
+        assert "the token is for the role user" in lab.error("eve", "join", with_role(users, "owner"))
+        token = with_role(lab.invite("--role", "owner"), "user")
+        assert "the token is for the role owner" in lab.error("bob", "join", "--name", "bob", token)
+        assert len(self.owners(lab)) == 1
 
 
 class TestComingAndGoing:

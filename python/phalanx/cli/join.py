@@ -27,9 +27,10 @@ from phalanx.cli._listening import ADVERTISE, LABELS, LISTEN, addresses_told, ke
 from phalanx.cli._running import running
 from phalanx.cli._streams import printable
 from phalanx.errors import IdentityError
-from phalanx.members import is_address, is_name
+from phalanx.members import OWNER, is_address, is_name
 
-_FILES = {"executor": EXECUTOR, "user": USER}
+#: The identity file that a token makes. An owner is a user whom the hub knows as an owner.
+_FILES = {"executor": EXECUTOR, "user": USER, OWNER: USER}
 
 
 @click.command(
@@ -68,7 +69,7 @@ def join(
     The token is in the line that phalanx up or phalanx invite has printed at the hub. It tells where the hub is and
     which grid it is of, and is good for a limited time. The private key is made here, and stays here. A token for an
     executor donates this machine: the executor starts, with the options of phalanx executor. A token for a user makes
-    you one.
+    you one, and a token for an owner makes you a user who invites and expels others, also if you are a user already.
 
     Other accounts of this machine see the words of a command while it runs. With - in place of a token, it is read from
     standard input.
@@ -81,8 +82,8 @@ def join(
             raise click.UsageError("--name and --as are for joining with a token; this grid has been joined")
         return _start(read_joined(token), (listen, advertised, labels), donating, may_lend)
     joined, role, member = _join(token, name, local)
-    click.echo(f"joined the grid {joined.name} as {member}")
-    if role == "user":
+    click.echo(f"joined the grid {joined.name} as {member}{', an owner' if role == OWNER else ''}")
+    if _FILES[role] == USER:
         click.echo(f"its members: phalanx members --grid {joined.name}; in Python: px.Manager({joined.name!r})")
     elif no_start:
         click.echo(f"to donate this machine: phalanx join {joined.name}")
@@ -104,30 +105,38 @@ def _join(token: str, name: str | None, local: str | None) -> tuple[Joined, str,
         raise IdentityError("the token is for a further hub of the grid: phalanx up --join TOKEN")
     if role not in _FILES:
         raise IdentityError(
-            f"the token is for the role {printable(role)}; phalanx join takes those for executors and users"
+            f"the token is for the role {printable(role)}; phalanx join takes those for executors, users and owners"
         )
     if local is None and not is_name(grid):
         raise IdentityError(f"the grid calls itself {printable(grid)!r}, which is no name: say --as NAME")
     joined = Joined(local or grid, folder_of(local or grid), grid if is_name(grid) else local or "", (*hubs,), root)
     _check_free(joined, role)
+    file = joined.folder / _FILES[role]
+    known = read_private(file, "identity", "") if file.exists() else None  # of a user who becomes an owner
     member = name or (host_name() if role == "executor" else owner_name())
+    if known is not None:
+        if name not in (None, name_in(known)):
+            raise IdentityError(f"this account is {name_in(known)} in the grid {joined.name} already: leave out --name")
+        member = name_in(known)
     if not is_name(member):
         raise IdentityError(f"{member!r} is no name of a member: it has small letters, digits and hyphens, 63 at most")
     make_folder(joined.folder)
     try:
         with room_in(joined.folder):
-            identity, _, hubs, root, _ = _native.join_grid(token, member)
+            new = _native.join_grid(token, member) if known is None else _native.become_owner(token, known)
+            identity, _, hubs, root, _ = new
     except BaseException:
         _remove_if_empty(joined)
         raise
-    replace(joined.folder / _FILES[role], identity)
+    replace(file, identity)
     joined = joined._replace(hubs=(*filter(is_address, hubs),) or joined.hubs, root=root)
     write_joined(joined)
     return joined, role, member
 
 
 def _check_free(joined: Joined, role: str) -> None:
-    """Raises IdentityError if another grid has the name here, or this account has the role already."""
+    """Raises IdentityError if another grid has the name here, or this account has the role already. A user may become
+    an owner."""
     if not is_joined(joined.name):
         return
     before = read_joined(joined.name)
@@ -136,7 +145,7 @@ def _check_free(joined: Joined, role: str) -> None:
             f"this account has joined another grid called {joined.name}: choose a name for this one with --as NAME"
         )
     file = before.folder / _FILES[role]
-    if file.exists():
+    if file.exists() and role != OWNER:
         again = f"start it with: phalanx join {joined.name}" if role == "executor" else "nothing is to be done"
         name = name_in(read_private(file, "identity", ""))
         raise IdentityError(

@@ -17,7 +17,7 @@ from phalanx.cli._examples import examples
 from phalanx.cli._joined import JOINED
 from phalanx.cli._streams import printable
 from phalanx.errors import RecruitError
-from phalanx.members import LEADS, Member, to_json
+from phalanx.members import LEADS, OWNER, Member, to_json
 
 #: Seconds between two questions of ``--watch``.
 _INTERVAL = 1.0
@@ -85,6 +85,8 @@ def _changes(before: list[Member], now: list[Member]) -> Iterator[str]:
             yield f"{member.role} {member.name} has joined"
         if known is None and not member.is_here:
             continue
+        if known is not None and known.is_owner != member.is_owner:
+            yield f"{member.role} {member.name} {'is an owner now' if member.is_owner else 'is no owner any more'}"
         if known is None or (known.is_here, known.address) != (member.is_here, member.address):
             yield f"{member.role} {member.name} {_state(member)}"
     for role, name in earlier:
@@ -104,9 +106,10 @@ def _show(found: list[Member], as_json: bool, watch: bool) -> None:
         here = "" if member.role == "user" else "yes" if member.is_here else "no"
         if member.facts.get(LEADS) == "yes" and member.role == "hub":
             here = "leads"
+        role = OWNER if member.is_owner else member.role
         times = (f"{time.astimezone():%Y-%m-%d %H:%M}" for time in (member.since, member.until))
         since, until = times
-        table.add_row(member.name, member.role, here, since, member.address or "", until, _machine(member))
+        table.add_row(member.name, role, here, since, member.address or "", until, _machine(member))
     console(_WIDTH).print(table, highlight=False, markup=False)
 
 
