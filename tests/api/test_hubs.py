@@ -161,6 +161,32 @@ def test_the_last_hub_knows_that_it_is_the_last(lab: Site) -> None:
     assert "end it first" in lab.error("hub", "leave", "--with-hub")
 
 
+def test_the_first_hub_leaves_when_another_owner_stays(lab: Site) -> None:
+    lab.join("ws7", lab.invite())
+    [first] = {*hubs(lab, "bob")} - {"hub2", "hub3"}
+    assert "phalanx invite --role owner" in lab.error("hub", "leave")
+    assert first in hubs(lab, "bob")
+    lab.say("carol", "join", "--name", "carol", lab.invite("--role", "owner"))
+    killed = leader(lab)
+    lab.kill(killed)  # the next one that leads knows the owners
+    until(lambda: len(hubs(lab, "carol")) == 2, timeout=PATIENCE, what="the killed hub to be shown as away")
+    lab.say("carol", "invite")
+    lab.start(killed, "up")
+    until(lambda: len(hubs(lab, "bob")) == 3, timeout=PATIENCE, what="three hubs again")
+    told = lab.call("hub", "leave")
+    assert (told.returncode, told.stderr) == (0, ""), told
+    assert lab.running["hub"].wait(timeout=PATIENCE) == 1
+    until(lambda: {*hubs(lab, "carol")} == {"hub2", "hub3"}, timeout=PATIENCE, what="two hubs")
+    found = json.loads(lab.say("carol", "members", "--json"))
+    assert {it["name"] for it in found if it["facts"].get("owner") == "yes"} == {"carol"}
+    assert first not in {it["name"] for it in found}
+    until(lambda: here(lab, "ws7"), timeout=PATIENCE, what="ws7 at another hub")
+    token = lab.say("carol", "invite").split()[2]
+    lab.join("ws8", token)
+    until(lambda: here(lab, "ws8"), timeout=PATIENCE, what="ws8")
+    assert "only owners of the grid may" in lab.error("bob", "invite")
+
+
 def test_of_two_hubs_the_one_that_leads_is_expelled(lab: Site) -> None:
     gone = next(name for name in ("hub2", "hub3") if leader(lab) != name)
     lab.say(gone, "leave")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import resource
+import shutil
 import socket
 import stat
 import time
@@ -64,13 +66,14 @@ class StandIn:
         self.role, self.grid = "executor", "lab"
         self.hubs = ["10.0.0.5:7400"]
         self.joined: list[str] = []
+        self.owners: list[str] = []
         self.left: list[str] = []
         self.invited: list[tuple[Any, ...]] = []
         self.expelled: list[str] = []
         self.started: list[dict[str, Any]] = []
         self.fails: Exception | None = None
-        names = ("token_parts", "join_grid", "found_grid", "found_member", "hub_invite", "hub_expel", "hub_leave")
-        for name in names:
+        names = ("token_parts", "join_grid", "become_owner", "found_grid", "found_member")
+        for name in (*names, "hub_invite", "hub_expel", "hub_leave"):
             patch.setattr(_native, name, getattr(self, name), raising=False)
         patch.setattr(_native, "Hub", lambda *words, **options: FounderOfTokens(self, words, options), raising=False)
         patch.setattr(_native, "HubServer", self.start_hub, raising=False)
@@ -91,7 +94,15 @@ class StandIn:
         if self.fails:
             raise self.fails
         self.joined.append(name)
-        return _native.issue_member(self.root, self.role, name), self.grid, self.hubs, self.fingerprint, self.role
+        role = "user" if self.role == "owner" else self.role
+        return _native.issue_member(self.root, role, name), self.grid, self.hubs, self.fingerprint, self.role
+
+    def become_owner(self, token: str, identity: str) -> tuple[str, str, list[str], str, str]:
+        if self.fails:
+            raise self.fails
+        name = _native.certificate_of(identity)[1]
+        self.owners.append(name)
+        return _native.issue_member(self.root, "user", name), self.grid, self.hubs, self.fingerprint, self.role
 
     def found_grid(self, authority: str, file: str, passphrase: str | None, hub: str) -> tuple[str, str]:
         assert passphrase is None
@@ -373,6 +384,35 @@ class TestJoin:
         assert read_joined("lab").user.exists()
         assert "has no executor to start" in error("join", "lab")
 
+    def test_an_owner_is_told_so(self, home: Path, native: StandIn) -> None:
+        native.role = "owner"
+        told = run("join", TOKEN, "--name", "bob").splitlines()
+        assert told[0] == "joined the grid lab as bob, an owner"
+        assert told[1].startswith("its members: phalanx members --grid lab")
+        assert _native.certificate_of(read_joined("lab").user.read_text())[:2] == ("user", "bob")
+        assert (native.joined, native.owners) == (["bob"], [])
+
+    def test_a_user_becomes_an_owner(self, home: Path, native: StandIn) -> None:
+        native.role = "user"
+        run("join", TOKEN, "--name", "bob")
+        before = read_joined("lab").user.read_text()
+        native.role = "owner"
+        assert "this account is bob in the grid lab already: leave out --name" in error("join", TOKEN, "--name", "eve")
+        native.fails = IdentityError("the token is not good here")
+        assert "not good here" in error("join", TOKEN)
+        assert read_joined("lab").user.read_text() == before
+        native.fails = None
+        assert run("join", TOKEN).startswith("joined the grid lab as bob, an owner\n")
+        assert (native.joined, native.owners) == (["bob"], ["bob"])
+        assert read_joined("lab").user.read_text() != before
+
+    def test_an_owner_of_another_grid_of_that_name_is_none(self, home: Path, native: StandIn) -> None:
+        native.role = "user"
+        run("join", TOKEN, "--name", "bob")
+        native.root, native.role = _native.create_grid(), "owner"
+        assert "another grid called lab" in error("join", TOKEN)
+        assert native.owners == []
+
     def test_one_account_may_be_both(self, home: Path, native: StandIn) -> None:
         run("join", TOKEN, "--no-start")
         native.role = "user"
@@ -465,6 +505,13 @@ class TestInvite:
     def test_bounds_are_told_in_words(self, home: Path, words: list[str], told: str) -> None:
         assert told in usage_error("invite", *words)
 
+    def test_a_line_makes_one_owner(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "lab")
+        done = CliRunner().invoke(commands, ["invite", "--role", "owner"])
+        assert (done.stdout, done.stderr) == (f"phalanx join {TOKEN}\n", "good for one owner, for 1h\n")
+        assert native.invited[-1][1:] == ("owner", 1, 3600)
+        assert "leave out --uses" in usage_error("invite", "--role", "owner", "--uses", "2")
+
     @pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("10m", 600), ("1h", 3600), ("2d", 172800)])
     def test_times_have_units(self, text: str, seconds: int) -> None:
         assert Duration(1, 1 << 30).convert(text, None, None) == seconds
@@ -505,11 +552,27 @@ class TestMembers:
         assert [it["name"] for it in found] == ["ws7", "ws9", "ada"]
         assert found[0]["facts"]["cores"] == "4"
 
+    def test_owners_are_shown(self) -> None:
+        assert self.hub.rows is not None
+        self.hub.rows = [
+            *self.hub.rows[:2],
+            row("ada", None, role="user", is_here=False, owner="yes"),
+            row("bob", None, role="user", is_here=False),
+            row("ws8", "10.0.0.8:7400", owner="yes"),
+        ]
+        shown = {line.split("\u2502")[1].strip(): line for line in run("members").splitlines() if "\u2502" in line}
+        assert "owner" in shown["ada"]
+        assert not any("owner" in shown[name] for name in ("bob", "ws7", "ws8"))
+        found = {it["name"]: it for it in json.loads(run("members", "--json"))}
+        assert found["ada"]["facts"] == {"owner": "yes"}
+
     def test_watching_prints_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         answers: list[Any] = [
             [row("ws7", "10.0.0.7:7300", is_here=False), row("ws9", "10.0.0.9:7400"), row("ws8", "10.0.0.8:7400")],
             None,
             [row("ws7", "10.0.0.7:7300", is_here=False), row("ws8", "10.0.0.8:7400")],
+            [row("bob", None, role="user", is_here=False)],
+            [row("bob", None, role="user", is_here=False, owner="yes")],
             KeyboardInterrupt,
         ]
 
@@ -528,6 +591,7 @@ class TestMembers:
             "executor ws8 is here, at 10.0.0.8:7400",
             "executor ws9 is here, at 10.0.0.9:7400",
             "user ada is no member any more",
+            "user bob is an owner now",
             "executor ws9 is no member any more",
             "phalanx: a hub answers again",
         ):
@@ -574,6 +638,23 @@ class TestEnds:
         run("join", TOKEN, "--no-start")
         with running(read_joined("lab"), "phalanx join lab"):
             assert f"still to end: phalanx join lab, process {os.getpid()}" in run("leave")
+
+    def test_a_folder_into_which_something_writes_is_removed(
+        self, home: Path, native: StandIn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run("join", TOKEN, "--no-start")
+        folder, remove, tries = read_joined("lab").folder, shutil.rmtree, []
+
+        def rmtree(path: Path) -> None:
+            tries.append(path)
+            if len(tries) == 1:
+                raise OSError(errno.ENOTEMPTY, "Directory not empty", str(path))
+            remove(path)
+
+        monkeypatch.setattr(shutil, "rmtree", rmtree)
+        assert "left the grid lab; " in run("leave")
+        assert tries == [folder, folder]
+        assert not folder.exists()
 
     def test_a_hub_is_not_left_by_mistake(self, home: Path, native: StandIn) -> None:
         run("up", "--grid", "lab")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
+import time
 
 import click
 
@@ -19,6 +21,8 @@ from phalanx.errors import IdentityError, PhalanxError
 
 #: Seconds that an executor may take to end after its hub has revoked its certificate. It looks twice a second.
 _ENDING = 5.0
+#: Seconds before a folder that was not empty is removed again.
+_LOOK = 0.05
 
 
 @click.command(
@@ -44,6 +48,7 @@ def leave(name: str | None, with_hub: bool) -> None:
         _leave_damaged(name, damage, with_hub=with_hub)
         return
     others = _other_hubs(joined) if joined.hub.is_dir() else []
+    joined = joined._replace(hubs=(*dict.fromkeys([*joined.hubs, *others]),))  # one of these hubs leaves before the end
     if joined.hub.is_dir() and not with_hub and not others:
         raise IdentityError(
             f"this machine is the hub of the grid {joined.name}: without it, nobody joins, and certificates end. "
@@ -68,7 +73,7 @@ def _leave_damaged(name: str, damage: DamagedGridError, *, with_hub: bool) -> No
         until = "the membership ends within a day, or when an owner expels its member: phalanx expel NAME"
         click.echo(f"phalanx: no hub was told: {until}", err=True)
         _remove(joined)
-        _say_what_runs(joined, process, 0)
+        _say_what_runs(joined, process)
     if with_hub:
         _name_root(joined)
 
@@ -98,10 +103,11 @@ def _leave(joined: Joined, process: Process, others: list[str]) -> None:
         _native.hub_leave(*dialler_of(joined, joined.user))  # refused to the only owner, who would lock out everyone
         joined.user.unlink()
     if others:
-        _leave_as_hub(joined, others)
-    hears = not is_only_hub and _tell_hub(joined)
+        _leave_as_hub(joined)
+    if not is_only_hub and _tell_hub(joined):
+        process.outlives(_ENDING)  # while it runs, it writes into the folder
     _remove(joined)
-    _say_what_runs(joined, process, _ENDING if hears else 0)
+    _say_what_runs(joined, process)
 
 
 def _check_ended(joined: Joined, process: Process) -> None:
@@ -111,26 +117,31 @@ def _check_ended(joined: Joined, process: Process) -> None:
 
 
 def _remove(joined: Joined) -> None:
-    try:
-        shutil.rmtree(joined.folder)
-    except OSError as error:
-        raise IdentityError(f"{joined.folder} cannot be removed: {error}") from None
+    until = time.monotonic() + _ENDING
+    while joined.folder.exists():
+        try:
+            shutil.rmtree(joined.folder)
+        except OSError as error:
+            # A process that still runs may have written a file into a folder that was emptied.
+            if error.errno != errno.ENOTEMPTY or time.monotonic() > until:
+                raise IdentityError(f"{joined.folder} cannot be removed: {error}") from None
+            time.sleep(_LOOK)
     click.echo(f"left the grid {joined.name}; {as_typed(joined.folder)} is removed")
 
 
-def _say_what_runs(joined: Joined, process: Process, seconds: float) -> None:
-    """Names the grid's service, or else the process that runs still after so many seconds."""
+def _say_what_runs(joined: Joined, process: Process) -> None:
+    """Names the grid's service, or else the process that still runs."""
     if any(service.grid == joined.name for service in services.installed()):
         click.echo(f"still to remove: its service, with phalanx service uninstall {joined.name}")
-    elif runs := process.outlives(seconds):
+    elif runs := process.told():
         click.echo(f"still to end: {runs}")
 
 
-def _leave_as_hub(joined: Joined, others: list[str]) -> None:
+def _leave_as_hub(joined: Joined) -> None:
     """Tells the hub that leads, which takes this one out. Raises PhalanxError if none leads: then the others would wait
     for this one."""
     file = joined.hub / HUB_IDENTITY
-    _native.hub_leave(dialler(read_private(file, "identity", ""), file, {}), [*joined.hubs, *others])
+    _native.hub_leave(dialler(read_private(file, "identity", ""), file, {}), [*joined.hubs])
 
 
 def _tell_hub(joined: Joined) -> bool:
