@@ -179,6 +179,8 @@ ANSWERED = {
         "has joined no grid",
         "only owners of the grid may",
         "the token is not good here",
+        "the token is for the role ",
+        " makes one person an owner",
         "is no member of this grid, or was expelled",
         " is the only owner of the grid, which would have none left",
         " is damaged: ",
