@@ -22,6 +22,7 @@ class InterpreterSummary:
     """
 
     name: str
+    #: What the user calls its machine: the name of a member of a grid, ``host:port``, or ``"this-machine"``.
     machine: str
     pid: int
     #: The level of its link: ``"clear"``, ``"authenticated"``, ``"safe"`` or ``"private"``.

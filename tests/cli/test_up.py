@@ -71,6 +71,7 @@ class TestAGrid:
             print(*sorted({it.name.partition("/")[0] for it in manager.summary().interpreters}))
         with px.Grid("lab").only("ws7").manager(contract=px.ParDegree(1)) as manager:
             assert manager.submit(abs, -1).result() == 1
+            assert [(it.name, it.machine) for it in manager.summary().interpreters] == [("ws7/1", "ws7")]
         """
         assert "ws7" in grid.python(member, program).split()
 

@@ -12,7 +12,8 @@ mod prolonging;
 mod sent;
 
 pub use crate::transport::{
-    Dialled, Guide, RELAYED, Target, Transport, Watcher, dial, dial_by, guide, host_of, look_up, member_at, watch,
+    Dialled, Guide, RELAYED, Target, Transport, Watcher, called, dial, dial_by, guide, host_of, look_up, member_at,
+    watch,
 };
 pub use sent::finish;
 

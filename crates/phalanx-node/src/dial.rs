@@ -9,7 +9,7 @@ use phalanx_core::level::{Bound, Level, LevelSet, Mark, Network, Policy, Rule};
 use phalanx_core::text::escaped;
 use phalanx_core::wire::{Neighbour, VERSION};
 use phalanx_net::address::Address;
-use phalanx_net::dial::{Dialled, Expected, Introduced, dial};
+use phalanx_net::dial::{Dialled, Expected, Introduced, called, dial};
 use phalanx_net::identity::Role;
 use phalanx_net::preamble::Preamble;
 use phalanx_net::tls::is_no_tls;
@@ -75,7 +75,9 @@ pub fn check_version(address: &impl Display, theirs: &str) -> Result<(), String>
 
 /// The message for users about an executor that cannot be reached.
 pub(crate) fn unreachable(address: &Address, error: &io::Error) -> String {
-    format!("{address}: {}", why_unreachable("executor", "phalanx executor", error))
+    let (called, why) = (called(address), why_unreachable("executor", "phalanx executor", error));
+    // A hub's answer about a member begins with the member's name.
+    if why.starts_with(&format!("{called} ")) { why } else { format!("{called}: {why}") }
 }
 
 /// The text for users about why a server, which `command` starts, cannot be reached.

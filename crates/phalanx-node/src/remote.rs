@@ -14,7 +14,7 @@ use phalanx_core::level::{Agreed, LevelSet, Levels, Policy};
 use phalanx_core::wire::machines::Usage;
 use phalanx_core::wire::{FromExecutor, Given, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, decode};
 use phalanx_net::address::{Address, DEFAULT_PORT};
-use phalanx_net::dial::{Expected, Introduced, Target, Watcher, dial, host_of, watch};
+use phalanx_net::dial::{Expected, Introduced, Target, Watcher, called, dial, host_of, watch};
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Client, IdentityError, Member, Role, Scope};
 use phalanx_net::link::{Link, Reader};
@@ -76,6 +76,8 @@ impl Hosts {
 /// One executor, and what is known of it.
 struct Host {
     address: Address,
+    /// What users call it: the name of the member, or the address.
+    called: String,
     /// Who this end is, and whom it expects here.
     dialler: Dialler,
     python: String,
@@ -212,7 +214,7 @@ impl Executors {
             return Err(RecruitError::Unexpected(why.clone()));
         }
         let offer = |(host, outcome): (&Arc<Host>, &Result<_, RecruitError>)| match outcome {
-            Ok(_) => format!("{} offers {}", host.address, host.capacity.load(Ordering::Relaxed)),
+            Ok(_) => format!("{} offers {}", host.called, host.capacity.load(Ordering::Relaxed)),
             Err(error) => error.to_string(),
         };
         let offers = self.hosts.all().iter().zip(reached).map(offer).collect::<Vec<_>>().join("; ");
@@ -284,9 +286,7 @@ impl Source for Executors {
 
     fn waits(&self) -> Option<String> {
         let wait = |host: &Arc<Host>| match host.session.try_lock().as_deref() {
-            Ok(SessionState::Open(session)) => {
-                (*lock(&session.waits)).map(|usage| format!("{}: {usage}", host.address))
-            }
+            Ok(SessionState::Open(session)) => (*lock(&session.waits)).map(|usage| format!("{}: {usage}", host.called)),
             _ => None,
         };
         let waits: Vec<String> = self.hosts.all().iter().filter_map(wait).collect();
@@ -354,6 +354,7 @@ fn discover(hosts: &Hosts, (grid, mut watch): (&str, Watcher), host: impl Fn(Add
 impl Host {
     fn new(address: Address, dialler: &Dialler, python: &str, policy: &Arc<Policy>) -> Host {
         Host {
+            called: called(&address),
             address,
             dialler: dialler.clone(),
             python: python.to_owned(),
@@ -403,7 +404,7 @@ impl Host {
         let agreed = session.agreed.get().expect("an open session has heard the offer").clone();
         let Some(answer) = session.expect(id, request) else {
             self.count_back();
-            return Err(RecruitError::Unreachable(format!("the connection to {} has just ended", self.address)));
+            return Err(RecruitError::Unreachable(format!("the connection to {} has just ended", self.called)));
         };
         let (host, certificate) = (self.clone(), Vec::new());
         let mut requested =
@@ -414,22 +415,22 @@ impl Host {
             self.data_link(&session, agreed.levels, token, &certificate).map_err(|error| self.unreachable(&error))?;
         requested.certificate = certificate;
         let name = format!("{}/{}", session.name, id.0);
-        Ok(Recruit { link, reader, name, machine: self.address.to_string(), agreed, hold: Box::new(requested) })
+        Ok(Recruit { link, reader, name, machine: self.called.clone(), agreed, hold: Box::new(requested) })
     }
 
     fn await_answer(&self, answer: &Receiver<Answer>) -> Result<([u8; 16], Vec<u8>), RecruitError> {
         match answer.recv_timeout(START_PATIENCE) {
             Ok(Answer::Recruited { token, certificate }) => Ok((token, certificate)),
             Ok(Answer::Ended { how }) => {
-                Err(RecruitError::Unreachable(format!("an interpreter of {} did not start: {how}", self.address)))
+                Err(RecruitError::Unreachable(format!("an interpreter of {} did not start: {how}", self.called)))
             }
             Ok(Answer::Refused { reason }) => {
-                Err(RecruitError::Unreachable(format!("{} gives no interpreter: {}", self.address, printable(&reason))))
+                Err(RecruitError::Unreachable(format!("{} gives no interpreter: {}", self.called, printable(&reason))))
             }
             Ok(Answer::Taken) => {
-                Err(RecruitError::Unreachable(format!("{} needs its interpreter for another user", self.address)))
+                Err(RecruitError::Unreachable(format!("{} needs its interpreter for another user", self.called)))
             }
-            Err(_) => Err(RecruitError::Unreachable(format!("{} does not answer", self.address))),
+            Err(_) => Err(RecruitError::Unreachable(format!("{} does not answer", self.called))),
         }
     }
 
@@ -509,7 +510,7 @@ impl Host {
             .name(format!("phalanx-executor-{}", self.address))
             .spawn(move || host.read(reader, &reading, &sender))?;
         let refused = match offer.recv_timeout(DIAL_PATIENCE) {
-            Ok(Err(reason)) => format!("{} refused this user: {}", self.address, printable(&reason)),
+            Ok(Err(reason)) => format!("{} refused this user: {}", self.called, printable(&reason)),
             Ok(Ok(offer)) => match self.accept(&offer, &address) {
                 Ok(agreed) => {
                     self.capacity.store(offer.capacity.min(MOST), Ordering::Relaxed);
@@ -519,7 +520,7 @@ impl Host {
                 }
                 Err(why) => why,
             },
-            Err(_) => format!("{} ended the connection (its executor's own output says why)", self.address),
+            Err(_) => format!("{} ended the connection (its executor's own output says why)", self.called),
         };
         session.link.close();
         Err(RecruitError::Unreachable(refused))
@@ -534,16 +535,16 @@ impl Host {
 
     /// Agrees on the levels of data links to the executor at `address`, if its versions are those of this program.
     fn accept(&self, offer: &Offer, address: &SocketAddr) -> Result<Agreed, String> {
-        check_version(&self.address, &offer.phalanx)?;
+        check_version(&self.called, &offer.phalanx)?;
         if offer.python != self.python {
             let theirs = printable(&offer.python);
             return Err(format!(
                 "{} runs Python {theirs}, this program Python {}; code travels between equal versions only",
-                self.address, self.python
+                self.called, self.python
             ));
         }
         let place = self.policy.place(Some(address.ip()), Role::Executor.name());
-        self.policy.agree(&place, offer.levels).map_err(|conflict| format!("{}: {conflict}", self.address))
+        self.policy.agree(&place, offer.levels).map_err(|conflict| format!("{}: {conflict}", self.called))
     }
 
     /// Reads the control link until it ends.
@@ -657,10 +658,10 @@ impl Hold for Requested {
             Ok(Answer::Ended { how }) => Cause::Died { how },
             Ok(Answer::Taken) => Cause::Taken,
             Ok(_) | Err(RecvTimeoutError::Timeout) => {
-                Cause::Gone { how: format!("its connection ended, and {} does not say why", self.host.address) }
+                Cause::Gone { how: format!("its connection ended, and {} does not say why", self.host.called) }
             }
             Err(RecvTimeoutError::Disconnected) => {
-                Cause::Gone { how: format!("its connection ended, and that to {} too", self.host.address) }
+                Cause::Gone { how: format!("its connection ended, and that to {} too", self.host.called) }
             }
         }
     }

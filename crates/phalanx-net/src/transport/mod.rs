@@ -10,7 +10,7 @@ mod named;
 mod tcp;
 mod unix;
 
-pub use named::{Guide, RELAYED, Watcher, guide, host_of, member_at, watch};
+pub use named::{Guide, RELAYED, Watcher, called, guide, host_of, member_at, watch};
 pub use tcp::look_up;
 
 use crate::address::Address;

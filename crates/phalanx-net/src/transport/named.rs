@@ -58,6 +58,11 @@ pub fn member_at(address: &Address) -> Option<String> {
     meant(address).map(|(member, _)| member)
 }
 
+/// What users call the machine at an address: the name of the member that the address means, or the address itself.
+pub fn called(address: &Address) -> String {
+    member_at(address).unwrap_or_else(|| address.to_string())
+}
+
 /// For looking which executors of a grid are here that have what is needed.
 ///
 /// # Errors
