@@ -24,10 +24,11 @@ class Joined:
     host: Host
     process: Process
     name: str
+    grid: str = NAME
 
     def restart(self) -> None:
         """Start it again, where it listened before."""
-        self.process = self.host.popen([PHALANX, "join", NAME])
+        self.process = self.host.popen([PHALANX, "join", self.grid])
         self.process.line("listening on ")
 
 
@@ -64,8 +65,10 @@ class User:
 class HubGrid:
     """A grid whose hub is `host`. Everything is done with commands that people type."""
 
-    def __init__(self, host: Host, *, port: int = 443, options: Sequence[str] = ("--hub-only",)) -> None:
-        self.host, self.port, self._options = host, port, options
+    def __init__(
+        self, host: Host, *, port: int = 443, options: Sequence[str] = ("--hub-only",), name: str = NAME
+    ) -> None:
+        self.host, self.port, self._options, self.name = host, port, options, name
         self.hubs: dict[str, Further] = {}
         self.process = self.start()
         self.hubs[host.name] = Further(host, self.process)
@@ -73,7 +76,7 @@ class HubGrid:
     def start(self) -> Process:
         """Start the hub, for the first time or again."""
         listen = ["--listen", f"0.0.0.0:{self.port}"]
-        self.process = self.host.popen([PHALANX, "up", "--grid", NAME, *listen, *self._options])
+        self.process = self.host.popen([PHALANX, "up", "--grid", self.name, *listen, *self._options])
         self.process.line("listening on ")
         return self.process
 
@@ -128,7 +131,7 @@ class HubGrid:
         name = name or host.name
         donated = ["--interpreters", str(interpreters), "--grant", f"{self.granted}:rw", "--env", "PHALANX_TEST_RUN"]
         process = host.popen([PHALANX, "join", "--name", name, *donated, *options, token or self.token()])
-        return Joined(host, process, name)
+        return Joined(host, process, name, self.name)
 
     def members(self, host: Host | None = None) -> dict[str, dict[str, Any]]:
         """The executors by name, as `phalanx members` shows them at `host`, the hub by default."""
