@@ -13,10 +13,12 @@ Each grid has a folder, ``grids/GRID`` in :func:`home`, for this account alone:
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import logging
 import os
+import re
 import shlex
 import stat
 import time
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 AUTHORITIES = "authorities"
 #: Further files of a grid's folder, and the folder of its hub.
 MEMBERS, LISTENING, HUBS, HUB = "members.json", "listening.json", "hubs.txt", "hub"
+#: The identity of a hub, in its folder.
+HUB_IDENTITY = "hub.pem"
 #: The end of addresses by which members are called instead of where they are: no domain of the internet has it.
 _DOMAIN = ".phalanx"
 #: Seconds between two questions whether a machine has come that has what is needed.
@@ -69,6 +73,8 @@ _ROOM, _ROOM_LENGTH = ".room", 64 << 10
 _MOST_HUBS = 64
 #: Most addresses of hubs that are kept when they change.
 MOST_ADDRESSES = 8
+
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
 _log = logging.getLogger("phalanx")
 
@@ -267,8 +273,33 @@ def read_joined(name: str) -> Joined:
         raise _damaged(file, "it has no addresses of hubs")
     if not (isinstance(root, str) and len(root) == 64 and set(root) <= set("0123456789abcdef")):
         raise _damaged(file, "it has no fingerprint of a root")
+    for identity in (folder / USER, folder / EXECUTOR, folder / HUB / HUB_IDENTITY):
+        _check_root(file, root, identity)
     further = [hub for hub in _kept_by_executor(folder) if hub not in hubs]
     return Joined(name, folder, grid, (*hubs, *further[: max(0, MOST_ADDRESSES - len(hubs))]), root)
+
+
+def fingerprint_of_root(identity: str) -> str:
+    """The SHA-256 fingerprint of the last certificate in an identity file, which is the root's. Raises ValueError if it
+    has none."""
+    import hashlib  # takes 2 ms, which a program of one machine does not need
+
+    *_, last = _CERTIFICATE.findall(identity)
+    return hashlib.sha256(base64.b64decode(last)).hexdigest()
+
+
+def _check_root(file: Path, root: str, identity: Path) -> None:
+    """Raises IdentityError if the file of a grid names another root than the certificates of an identity file. What
+    cannot be read is said by the command that needs it."""
+    try:
+        found = fingerprint_of_root(identity.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return
+    if found != root:
+        raise DamagedGridError(
+            f"{file} names the root {root[:16]}…, and the certificate in {identity} is of the root {found[:16]}…; if "
+            f'the certificate is the right one, write there "root": "{found}"; if not, {_again(file)}'
+        )
 
 
 def _kept_by_executor(folder: Path) -> list[str]:
@@ -563,11 +594,15 @@ def _read_json(file: Path) -> Any:
 def _damaged(file: Path, why: str) -> IdentityError:
     """The error of a file that this account has not written, or that was cut."""
     if file.name == GRID:
-        again = f"leave the grid with phalanx leave {file.parent.name}, and join it again: phalanx join TOKEN"
-        if (file.parent / HUB).is_dir():
-            again = "put back a copy of it, because this machine is a hub of the grid"
-        return DamagedGridError(f"{file} is damaged: {why}; {again}")
+        return DamagedGridError(f"{file} is damaged: {why}; {_again(file)}")
     return IdentityError(f"{file} is damaged: {why}; {_ANEW[file.name]}")
+
+
+def _again(file: Path) -> str:
+    """What to do about a damaged file of a grid."""
+    if (file.parent / HUB).is_dir():
+        return "put back a copy of it, because this machine is a hub of the grid"
+    return f"leave the grid with phalanx leave {file.parent.name}, and join it again: phalanx join TOKEN"
 
 
 #: What to do about damaged files.

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from phalanx import _native
-from phalanx._grids import Joined, write_joined
+from phalanx._grids import Joined, fingerprint_of_root, write_joined
 from phalanx._identities import GRID
 from phalanx.errors import RecruitError
 from phalanx.members import Row
 
 from laboratory import identities
 
+#: The fingerprint of no root.
 ROOT = "0123456789abcdef" * 4
 
 
@@ -68,7 +69,8 @@ class FakeHub:
 
 def join(home: Path, identity: str, name: str = "lab", role: str = "user") -> Joined:
     """Makes the folder of a grid, as ``phalanx join`` does. ``identity``: the text of the identity file."""
-    joined = Joined(name, home / "grids" / name, name, ("10.0.0.5:7400",), ROOT)
+    root = fingerprint_of_root(identity)
+    joined = Joined(name, home / "grids" / name, name, ("10.0.0.5:7400",), root)
     write_joined(joined)
     assert (joined.folder / GRID).exists()
     identities.write(joined.folder / f"{role}.pem", identity)

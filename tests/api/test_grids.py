@@ -26,6 +26,7 @@ from phalanx._grids import (
     names_grid,
     read_joined,
     read_listening,
+    write_joined,
     write_listening,
 )
 from phalanx._identities import GRID, joined_names
@@ -67,8 +68,23 @@ class TestFolders:
         for folder in (home, home / "grids", joined.folder):
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert stat.S_IMODE((joined.folder / GRID).stat().st_mode) == 0o600
-        told = {"grid": "lab", "hubs": ["10.0.0.5:7400"], "root": ROOT}
+        told = {"grid": "lab", "hubs": ["10.0.0.5:7400"], "root": joined.root}
         assert json.loads((joined.folder / GRID).read_text()) == told
+
+    @pytest.mark.parametrize("role", ["user", "executor"])
+    def test_a_grid_that_does_not_fit_its_certificate_is_an_error_that_says_what_to_do(
+        self, home: Path, ada: str, role: str
+    ) -> None:
+        joined = join(home, ada, role=role)
+        write_joined(joined._replace(root=ROOT))
+        with pytest.raises(px.errors.IdentityError) as found:
+            read_joined("lab")
+        file = joined.folder / f"{role}.pem"
+        assert str(found.value).startswith(f"{joined.folder / 'grid.json'} names the root {ROOT[:16]}…, and ")
+        assert f"the certificate in {file} is of the root {joined.root[:16]}…" in str(found.value)
+        assert f'write there "root": "{joined.root}"; if not, leave the grid with phalanx leave lab' in str(found.value)
+        write_joined(joined)
+        assert read_joined("lab") == joined
 
     def test_without_a_home_folder_no_grid_was_joined(self, home: Path) -> None:
         assert joined_names() == []

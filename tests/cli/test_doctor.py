@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from api.executors import Executors
-from api.joined import join
+from api.joined import ROOT, join
 from click.testing import CliRunner, Result
 from phalanx import _native
+from phalanx._grids import write_joined
 from phalanx.checking.executors import check_executor
 from phalanx.checking.findings import Findings
 from phalanx.cli import commands
@@ -81,6 +82,16 @@ def test_grids_that_were_joined_are_named(tmp_path: Path) -> None:
     assert result.return_value == 1
     assert "the grid lab: other accounts may replace the files" in found["identities"]["text"]
     assert found["identities"]["mend"] == f"chmod 700 {joined.folder}"
+
+
+def test_a_grid_that_does_not_fit_its_certificate_is_an_error(tmp_path: Path) -> None:
+    joined = join(tmp_path / "identities", _native.issue_member(_native.create_grid(), "user", "bob"))
+    write_joined(joined._replace(root=ROOT))
+    result, found = doctor()
+    assert result.return_value == 1
+    assert found["identities"]["verdict"] == "error"
+    assert f"the grid lab: {joined.folder / 'grid.json'} names the root" in found["identities"]["text"]
+    assert found["identities"]["mend"].startswith("if the certificate is the right one, write there")
 
 
 def test_a_hub_renews_a_certificate_of_a_joined_grid_that_has_ended(tmp_path: Path) -> None:

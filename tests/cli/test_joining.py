@@ -21,10 +21,9 @@ import pytest
 from api.joined import FakeHub, row
 from click.testing import CliRunner, Result
 from phalanx import _native
-from phalanx._grids import Listening, read_joined, read_listening
+from phalanx._grids import Listening, fingerprint_of_root, read_joined, read_listening
 from phalanx.cli import _donating, _listening, _running, commands, leave, up
 from phalanx.cli import join as joining
-from phalanx.cli._founding import fingerprint_of_root
 from phalanx.cli._numbers import Duration, in_units
 from phalanx.cli._running import running, what_runs
 from phalanx.errors import IdentityError, RecruitError

@@ -184,6 +184,7 @@ ANSWERED = {
         "is no member of this grid, or was expelled",
         " is the only owner of the grid, which would have none left",
         " is damaged: ",
+        " names the root ",
         "other accounts may replace the files in ",
     ],
     "TransferError": ["is no export: write FOLDER:ro or FOLDER:rw", "exported for reading only"],

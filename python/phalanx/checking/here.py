@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from phalanx import _native
-from phalanx._grids import Joined, read_joined
+from phalanx._grids import DamagedGridError, Joined, read_joined
 from phalanx._identities import EXECUTOR, REVOKED, USER, home, joined_names, read_private
 from phalanx.checking.findings import Finding, Findings, numpy_version
 from phalanx.errors import IdentityError, PhalanxError
@@ -112,7 +112,8 @@ def _joined(found: Findings, grid: str) -> None:
             names.append(_native.certificate_of(text)[1])
             _check_renewed(found, joined, file, text)
     except PhalanxError as error:
-        words, _, mend = str(error).partition("; mend that with: ")
+        before = "; " if isinstance(error, DamagedGridError) else "; mend that with: "
+        words, _, mend = str(error).partition(before)
         found.fail("identities", f"the grid {grid}: {words}", mend)
         return
     found.ok("identities", f"{' and '.join(names) or 'a hub'} of the grid {grid}")

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import base64
 import getpass
-import hashlib
 import os
-import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from phalanx import _native
-from phalanx._grids import AUTHORITIES, HUB, Joined, folder_of, last_members, make_folder, replace, write_joined
+from phalanx._grids import (
+    AUTHORITIES,
+    HUB,
+    HUB_IDENTITY,
+    Joined,
+    fingerprint_of_root,
+    folder_of,
+    last_members,
+    make_folder,
+    replace,
+    write_joined,
+)
 from phalanx._identities import EXECUTOR, USER, home, read_private
 from phalanx.cli._joined import host_name, name_in
 from phalanx.errors import IdentityError
@@ -20,13 +28,12 @@ from phalanx.members import Member, to_name
 
 #: The file of a root's key, as `phalanx grid create` makes it.
 AUTHORITY = "authority.pem"
-#: The files of a hub: the key that signs certificates of members, and the hub as a member.
-ISSUER, HUB_IDENTITY = "issuer.pem", "hub.pem"
+#: The file of a hub's key that signs certificates of members.
+ISSUER = "issuer.pem"
 #: The file that a further hub has: the addresses of the hubs that there were when it joined.
 JOINED = "joined"
 #: Hours that the first certificates of members are good. Then the hub renews them.
 _HOURS = 24.0
-_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
 
 def authority_of(name: str) -> Path:
@@ -95,12 +102,6 @@ def owner_name() -> str:
         return to_name(getpass.getuser(), "user")
     except (KeyError, OSError):  # an account without a name; KeyError before Python 3.13
         return "user"
-
-
-def fingerprint_of_root(identity: str) -> str:
-    """The SHA-256 fingerprint of the last certificate in an identity file, which is the root's."""
-    *_, last = _CERTIFICATE.findall(identity)
-    return hashlib.sha256(base64.b64decode(last)).hexdigest()
 
 
 def _is_good(file: Path) -> bool:

@@ -9,10 +9,19 @@ import time
 import click
 
 from phalanx import _native
-from phalanx._grids import DamagedGridError, Joined, ask_members, dialler_of, folder_of, only_joined, read_joined
+from phalanx._grids import (
+    HUB_IDENTITY,
+    DamagedGridError,
+    Joined,
+    ask_members,
+    dialler_of,
+    folder_of,
+    only_joined,
+    read_joined,
+)
 from phalanx._identities import dialler, read_private
 from phalanx.cli._examples import examples
-from phalanx.cli._founding import HUB_IDENTITY, authority_of, other_hubs, other_hubs_in
+from phalanx.cli._founding import authority_of, other_hubs, other_hubs_in
 from phalanx.cli._joined import as_typed
 from phalanx.cli._running import Process, watched
 from phalanx.cli._streams import printable

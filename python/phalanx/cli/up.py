@@ -8,6 +8,7 @@ import click
 
 from phalanx import _native
 from phalanx._grids import (
+    HUB_IDENTITY,
     MOST_ADDRESSES,
     Joined,
     Listening,
@@ -137,7 +138,7 @@ def _founded(name: str, chosen: Listening) -> Joined:
 
 def _executor_name(joined: Joined) -> str:
     """The name of this machine's executor in the grid: that of its hub, unless it was made already."""
-    file = joined.executor if joined.executor.exists() else joined.hub / _founding.HUB_IDENTITY
+    file = joined.executor if joined.executor.exists() else joined.hub / HUB_IDENTITY
     return name_in(read_private(file, "identity", ""))
 
 
