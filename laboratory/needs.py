@@ -28,6 +28,7 @@ PACKAGES = {
     "redis-server": ["redis-server"],
     "ssh": ["openssh-client"],
     "sshd": ["openssh-server"],
+    "strace": ["strace"],
     "systemd-analyze": ["systemd"],
 }
 ROOT, NAMESPACES = "root", "user namespaces"

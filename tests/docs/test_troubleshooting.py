@@ -184,6 +184,7 @@ ANSWERED = {
         "is no member of this grid, or was expelled",
         " is the only owner of the grid, which would have none left",
         " is damaged: ",
+        "the hub's disk is full, so that it stores nothing: ",
         " names the root ",
         "other accounts may replace the files in ",
     ],

@@ -32,7 +32,9 @@ impl Hub {
         if self.is_closed() {
             return Err(refused("the hub ends"));
         }
-        replicated::serve_hub(peer, &self.member.newest(), &self.group.kept, || self.is_closed())
+        let group = self.group();
+        let is_over = || self.is_closed() || !Arc::ptr_eq(&group, &self.group());
+        replicated::serve_hub(peer, &self.member.newest(), &group.kept, is_over)
     }
 
     /// From now on, a thread tells the hub that leads where this one is, whenever that is not known there.
@@ -63,13 +65,13 @@ impl Hub {
         }
         if self.leads() {
             let mut attended = lock(&self.attended);
-            if *attended != addresses && self.group.number >= crate::space::FIRST_JOINING {
+            if *attended != addresses && self.group().number >= crate::space::FIRST_JOINING {
                 self.bring(&self.member.name, self.founders.iter().map(|(pem, _)| pem.clone()).collect());
             }
             *attended = addresses;
             return;
         }
-        if !self.group.replicated.is_voter() || self.group.replicated.leader() == replicated::Leader::Unknown {
+        if !self.group().replicated.is_voter() || self.group().replicated.leader() == replicated::Leader::Unknown {
             lock(&self.attended).clear();
         }
         if *lock(&self.attended) == addresses {
@@ -105,7 +107,7 @@ impl Hub {
         let issuer = self.issuer.certificate()?.to_vec();
         let members = self.founders.iter().map(|(pem, _)| pem.clone()).collect();
         let body = encode_body(&Attending { issuer, members });
-        let (number, phalanx) = (self.group.number, VERSION.to_owned());
+        let (number, phalanx) = (self.group().number, VERSION.to_owned());
         let asked = ToHub::Attend { number, addresses: addresses.to_vec(), phalanx };
         match AtHub::open(&self.member, others)?.ask_with(&asked, body, PATIENCE)?.0 {
             FromHub::Attended { hubs } => Ok(hubs),
@@ -149,7 +151,8 @@ impl Hub {
 
     fn take_in(&self, number: u64, hub: Replica) -> Result<(), HubError> {
         let _alone = lock(&self.grouping);
-        let replicated = &self.group.replicated;
+        let group = self.group();
+        let replicated = &group.replicated;
         let members = replicated.members();
         let before: BTreeSet<u64> = members
             .iter()

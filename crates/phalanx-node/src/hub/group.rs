@@ -74,6 +74,11 @@ impl Group {
         Ok(group)
     }
 
+    /// Opens this hub's part again, after its store has failed and [`Self::close`].
+    pub fn again(&self, folder: &Path, own: &Arc<Member>) -> Result<Group, SpaceError> {
+        Group::open_file(&Directory::new(folder).replica(NAME)?, own, self.number)
+    }
+
     fn open_file(path: &Path, own: &Arc<Member>, number: u64) -> Result<Group, SpaceError> {
         let until = Instant::now() + PATIENCE;
         let seat = Seat { number, group: NAME.to_owned(), options: Options::default() };
@@ -114,6 +119,12 @@ impl Group {
     /// Waits until another hub leads than before, for so long.
     pub fn wait(&self, known: &Leader, patience: Duration) -> Leader {
         self.replicated.wait_for_leader(known, patience)
+    }
+
+    /// Ends this hub's part, and closes its file.
+    pub fn close(&self) {
+        self.kept.stop();
+        self.replicated.close();
     }
 
     /// Ends this hub's part.

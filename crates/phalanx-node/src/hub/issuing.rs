@@ -95,7 +95,7 @@ impl Hub {
                 return Ok(checked?);
             }
             let mut is_in = false;
-            let read = self.group.replicated.read(|stored| {
+            let read = self.group().replicated.read(|stored| {
                 if let Some(Change::Member(who, member)) = change_in(&stored) {
                     is_in |= who == asking.who && member.key == asking.key && member.state.is_in();
                 }

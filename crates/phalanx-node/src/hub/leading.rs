@@ -37,7 +37,7 @@ impl Hub {
     /// The hubs of the grid, as far as this one knows them.
     pub(super) fn hubs(&self) -> Vec<HubAt> {
         let (own, leads) = (&self.member.name, self.leads());
-        let mut hubs = self.group.hubs();
+        let mut hubs = self.group().hubs();
         for hub in &mut hubs {
             let is_own = hub.name.eq_ignore_ascii_case(own);
             hub.leads = if is_own { leads } else { hub.leads && !leads };
@@ -53,6 +53,9 @@ impl Hub {
 
     /// The answer to whoever asks a hub that does not lead.
     pub(super) fn elsewhere(&self) -> FromHub {
+        if let Some(reason) = self.lacking().filter(|_| self.group().is_alone()) {
+            return FromHub::Refused { reason };
+        }
         let own = self.addresses();
         let mut hubs = self.hubs();
         let is_known = hubs.iter().any(|hub| hub.leads && !hub.name.eq_ignore_ascii_case(&self.member.name));
@@ -71,11 +74,11 @@ impl Hub {
     /// Begins to lead as the only hub of the grid.
     pub(super) fn lead_alone(&self) -> Result<(), HubError> {
         let until = Instant::now() + PATIENCE;
-        while self.group.replicated.leader() != Leader::Here {
+        while self.group().replicated.leader() != Leader::Here {
             if Instant::now() > until {
                 return Err(HubError::Other("the hub's store does not begin".to_owned()));
             }
-            self.group.wait(&Leader::Unknown, PAUSE);
+            self.group().wait(&Leader::Unknown, PAUSE);
             thread::sleep(RETRY / 10);
         }
         self.begin_to_lead()
@@ -95,7 +98,7 @@ impl Hub {
     }
 
     fn follow(&self, last: &Leader) -> Leader {
-        let leader = self.group.replicated.leader();
+        let leader = self.group().replicated.leader();
         let store = lock(&self.store).clone();
         match (&leader, store) {
             (Leader::Here, None) => {
@@ -106,17 +109,20 @@ impl Hub {
                 }
             }
             (Leader::Here, Some(store)) if store.has_ended() => self.stop_leading(&store),
-            (Leader::Here, Some(_)) => drop(self.group.wait(&leader, PAUSE)),
+            (Leader::Here, Some(_)) => drop(self.group().wait(&leader, PAUSE)),
             (_, Some(store)) => self.stop_leading(&store),
             (_, None) => {
                 if *last != leader {
                     self.tell_hubs();
                 }
-                self.group.wait(&leader, PAUSE);
+                self.group().wait(&leader, PAUSE);
             }
         }
-        if let Some(why) = self.group.replicated.broken() {
-            self.fail(&why);
+        let group = self.group();
+        match group.replicated.broken() {
+            Some(_) if group.replicated.is_full() => self.wait_for_room(),
+            Some(why) => self.fail(&why),
+            None => {}
         }
         thread::sleep(RETRY / 10); // after a failure the waits above return at once
         leader
@@ -125,7 +131,7 @@ impl Hub {
     /// Fills an engine from the store, and begins to serve.
     fn begin_to_lead(&self) -> Result<(), HubError> {
         let (mut filled, mut list) = (engine::Hub::default(), None);
-        let store = Arc::new(Store::lead(&self.group.replicated, |change| match change {
+        let store = Arc::new(Store::lead(&self.group().replicated, |change| match change {
             Change::List(text) => list = Some(text),
             change => filled.fill(change),
         })?);
@@ -138,13 +144,13 @@ impl Hub {
             *lock(&self.store) = Some(store);
         }
         self.whole.store(u64::MAX, Ordering::Release);
-        if self.group.number < crate::space::FIRST_JOINING {
+        if self.group().number < crate::space::FIRST_JOINING {
             self.found()?;
         }
         self.enter_own();
         self.look_after_list();
         self.look_after_group();
-        if !self.group.is_alone() {
+        if !self.group().is_alone() {
             self.log.info("this hub leads the grid now");
         }
         self.tell_hubs();
@@ -160,7 +166,7 @@ impl Hub {
     /// come, the engine lists all of them as away.
     pub(super) fn await_executors(&self) {
         let left = self.leads_for().and_then(|leads_for| SETTLING.checked_sub(leads_for));
-        if let Some(left) = left.filter(|_| !self.group.is_alone()) {
+        if let Some(left) = left.filter(|_| !self.group().is_alone()) {
             thread::sleep(left);
         }
     }
@@ -177,10 +183,13 @@ impl Hub {
             *engine = engine::Hub::default();
         }
         store.close();
-        if !self.is_closed() && !self.group.is_alone() {
+        if !self.is_closed() && !self.group().is_alone() {
             self.log.info("this hub does not lead the grid any more");
         }
-        lock(&self.linked).values().for_each(|linked| linked.close());
+        // After a write to a full disk, the links end once the answers that say so have left.
+        if !self.group().replicated.is_full() {
+            lock(&self.linked).values().for_each(|linked| linked.close());
+        }
     }
 
     /// Tells those that watch which hub leads.
@@ -195,7 +204,7 @@ impl Hub {
     fn note_hubs(&self, hubs: Vec<HubAt>) {
         let others = hubs.iter().filter(|hub| !hub.name.eq_ignore_ascii_case(&self.member.name));
         let away = self.leads_for().into_iter().flat_map(|leads_for| {
-            let silence = move |hub: &HubAt| Some((hub.name.clone(), self.group.silence(&hub.name, leads_for)?));
+            let silence = move |hub: &HubAt| Some((hub.name.clone(), self.group().silence(&hub.name, leads_for)?));
             others.clone().filter_map(silence)
         });
         let away = away.map(|(name, silence)| (name, now() - silence.as_secs())).collect();
@@ -207,7 +216,8 @@ impl Hub {
     pub(super) fn look_after_group(&self) {
         // While a hub is taken in, which may take minutes, the rest goes on.
         let Ok(_alone) = self.grouping.try_lock() else { return drop(self.confirm()) };
-        let Group { replicated, number, .. } = &self.group;
+        let group = self.group();
+        let Group { replicated, number, .. } = &*group;
         let members = replicated.members();
         let gone: BTreeSet<u64> = {
             let engine = self.engine();

@@ -15,6 +15,7 @@ mod joining;
 mod leading;
 mod lending;
 mod relaying;
+mod room;
 mod server;
 mod serving;
 mod signing;
@@ -67,6 +68,9 @@ pub enum HubError {
     /// A decision of the engine cannot be stored.
     #[error("the hub cannot store this: {0}")]
     Store(#[from] SpaceError),
+    /// The disk has no room for what the hub decides. The text says which folder needs room.
+    #[error("{0}")]
+    Full(String),
     /// This hub does not lead.
     #[error("this hub does not lead: ask the others")]
     Elsewhere,
@@ -120,7 +124,13 @@ pub struct Hub {
     issuer: Authority,
     member: Member,
     addresses: Mutex<Vec<String>>,
-    group: Group,
+    /// The folder of the store.
+    folder: PathBuf,
+    group: Mutex<Arc<Group>>,
+    /// Whether the disk had too little room for a change when the hub looked last.
+    is_short: AtomicBool,
+    /// Why nothing can be stored now. `None`: it can, as far as this hub knows.
+    lacking: Mutex<Option<String>>,
     /// The store while this hub leads. Lock it after the engine.
     store: Mutex<Option<Arc<Store>>>,
     engine: Mutex<engine::Hub>,
@@ -168,10 +178,13 @@ impl Hub {
             issuer,
             member,
             addresses: Mutex::new(addresses),
-            group,
+            group: Mutex::new(Arc::new(group)),
+            is_short: AtomicBool::new(false),
+            lacking: Mutex::default(),
             store: Mutex::default(),
             engine: Mutex::default(),
             issued: folder.join("issued"),
+            folder,
             founders,
             others,
             attended: Mutex::default(),
@@ -192,10 +205,10 @@ impl Hub {
             log,
         });
         hub.renew_own();
-        if hub.group.is_alone() {
+        if hub.group().is_alone() {
             hub.lead_alone()?;
         }
-        if joins && !hub.group.replicated.is_voter() {
+        if joins && !hub.group().replicated.is_voter() {
             hub.announce()?;
         }
         hub.begin_to_follow()?;
@@ -240,7 +253,7 @@ impl Hub {
             lock(&self.linked).values().for_each(|linked| linked.close());
             self.carried.end(|_| true);
             lock(&self.store).take().iter().for_each(|store| store.close());
-            self.group.stop();
+            self.group().stop();
         }
     }
 
@@ -353,16 +366,16 @@ impl Hub {
     fn found(&self) -> Result<(), HubError> {
         for (pem, is_owner) in self.founders.clone() {
             let (asking, good) = signing::founder(&self.issuer, &pem)?;
-            // A founder that was expelled stays expelled.
-            self.change(|engine, now| match engine.knows(&asking) {
-                true => Ok(Vec::new()),
-                false => Ok(engine.found(now, asking, good, is_owner)),
-            })?;
+            // A founder that was expelled stays expelled. With nothing to store, a hub begins to lead on a full disk, too.
+            if !self.engine().knows(&asking) {
+                self.change(|engine, now| Ok(engine.found(now, asking, good, is_owner)))?;
+            }
         }
         Ok(())
     }
 
-    /// Changes the engine, and stores the changes. A hub that cannot store stops, because its engine is then ahead of its store.
+    /// Changes the engine, and stores the changes. If they cannot be stored, the engine is ahead of its store, and is thrown away. So a
+    /// hub whose disk is almost full decides nothing.
     fn change(
         &self,
         change: impl FnOnce(&mut engine::Hub, u64) -> Result<Vec<Change>, HubError>,
@@ -377,6 +390,7 @@ impl Hub {
         if self.is_closed() {
             return Err(HubError::Elsewhere); // this hub ends, and another one may lead
         }
+        self.check_room()?;
         // The lock is free while the disk writes, so other members are served. The store has the changes in the order of the
         // decisions.
         let mut engine = self.engine();
@@ -385,7 +399,10 @@ impl Hub {
         let kept = if changes.is_empty() { None } else { Some(store.keep(&changes)) };
         drop(engine);
         let stored = kept.map_or(Ok(()), |kept| kept.and_then(Kept::wait));
-        stored.inspect_err(|_| self.stop_leading(&store))?; // the engine is ahead of the store
+        stored.map_err(|error| {
+            self.stop_leading(&store); // the engine is ahead of the store
+            if self.group().replicated.is_full() { HubError::Full(room::full(&self.folder)) } else { error.into() }
+        })?;
         Ok(done)
     }
 
@@ -410,6 +427,16 @@ impl Hub {
     /// Whether the hub has ended because it could not store a change.
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Acquire)
+    }
+
+    /// This hub's part in the group. It is another one after the store had failed.
+    fn group(&self) -> Arc<Group> {
+        lock(&self.group).clone()
+    }
+
+    /// Why nothing can be stored now. `None`: it can, as far as this hub knows.
+    fn lacking(&self) -> Option<String> {
+        lock(&self.lacking).clone()
     }
 
     fn engine(&self) -> MutexGuard<'_, engine::Hub> {

@@ -68,6 +68,12 @@ pub enum LogError {
         /// The error.
         why: String,
     },
+    /// The disk of the store is full, or the quota of its owner is used up.
+    #[error("the store {path} cannot be used: its disk is full")]
+    Full {
+        /// The path of the store.
+        path: String,
+    },
     /// Another process has the store open.
     #[error("the store {0} is in use by another process; a durable space is served by one")]
     InUse(String),

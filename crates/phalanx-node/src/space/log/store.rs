@@ -7,6 +7,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 /// Version of the tables' contents. Increase it when they change, or when `Change` does.
 const FORMAT: u8 = 4;
@@ -17,8 +19,11 @@ const CACHE: usize = 64 << 20;
 
 /// An open store. Only one process can have a file open.
 pub struct Store {
-    database: Database,
+    /// `None` once the store was closed.
+    database: RwLock<Option<Database>>,
     path: String,
+    /// Whether a write has failed because the disk was full.
+    is_full: AtomicBool,
 }
 
 /// When a commit becomes durable.
@@ -63,7 +68,8 @@ impl Store {
                 false => Err(damaged(path, "its checksums do not match")),
             }
         });
-        let store = Store { database: whole?, path: path.to_owned() };
+        let (database, path) = (RwLock::new(Some(whole?)), path.to_owned());
+        let store = Store { database, path, is_full: AtomicBool::new(false) };
         store.check_format()?;
         Ok(store)
     }
@@ -80,14 +86,26 @@ impl Store {
         })
     }
 
+    /// Closes the file, even if others still hold the store. From then on, nothing reads or writes.
+    pub fn close(&self) {
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether a write has failed because the disk was full.
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Acquire)
+    }
+
     /// Reads from a consistent snapshot of the store.
     pub fn read<T>(&self, work: impl FnOnce(&ReadTransaction) -> Result<T, LogError>) -> Result<T, LogError> {
-        caught(&self.path, || work(&self.database.begin_read().map_err(|error| self.told(error))?))
+        caught(&self.path, || work(&self.begin_read()?))
     }
 
     /// Opens a snapshot of the store. It stays unchanged for as long as it is held.
     pub fn begin_read(&self) -> Result<ReadTransaction, LogError> {
-        caught(&self.path, || self.database.begin_read().map_err(|error| self.told(error)))
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let open = database.as_ref().ok_or(LogError::Closed)?;
+        caught(&self.path, || open.begin_read().map_err(|error| self.told(error)))
     }
 
     /// Changes the store: either everything that `work` does, or, after an error, nothing.
@@ -96,8 +114,10 @@ impl Store {
         lasting: Lasting,
         work: impl FnOnce(&WriteTransaction) -> Result<T, LogError>,
     ) -> Result<T, LogError> {
-        caught(&self.path, || {
-            let mut writing = self.database.begin_write().map_err(|error| self.told(error))?;
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let open = database.as_ref().ok_or(LogError::Closed)?;
+        let written = caught(&self.path, || {
+            let mut writing = open.begin_write().map_err(|error| self.told(error))?;
             match lasting {
                 // Two-phase commit records which state was committed, instead of inferring it from checksums. So damage to the
                 // newest state is reported as an error, and never mistaken for a crash before its commit.
@@ -107,7 +127,11 @@ impl Store {
             let done = work(&writing)?;
             writing.commit().map_err(|error| self.told(error))?;
             Ok(done)
-        })
+        });
+        if matches!(written, Err(LogError::Full { .. })) {
+            self.is_full.store(true, Ordering::Release);
+        }
+        written
     }
 
     /// Translates an error of the library.
@@ -128,10 +152,15 @@ fn told(path: &str, error: impl Into<redb::Error>) -> LogError {
         redb::Error::UpgradeRequired(_) => LogError::Damaged { path, why: "an old or no format of tables".into() },
         redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => damaged(&path, "it is no store"),
         redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => damaged(&path, "its end is missing"),
+        redb::Error::Io(error) if is_full(&error) => LogError::Full { path },
         redb::Error::Io(error) => LogError::Disk { path, why: error.to_string() },
         redb::Error::PreviousIo => LogError::Disk { path, why: "an earlier write failed".into() },
         other => LogError::Damaged { path, why: other.to_string() },
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn damaged(path: &str, why: impl ToString) -> LogError {

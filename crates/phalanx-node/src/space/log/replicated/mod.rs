@@ -202,6 +202,17 @@ impl Replicated {
         }
     }
 
+    /// Whether it takes no part any more because the disk of its file was full.
+    pub fn is_full(&self) -> bool {
+        self.machine.store.is_full()
+    }
+
+    /// Ends this member's part, and closes its file, even if others still hold this value.
+    pub fn close(&self) {
+        self.stop();
+        self.machine.store.close();
+    }
+
     /// Ends this member's part. Its file is released when the last reference to it is dropped.
     pub fn stop(&self) {
         let _ = wait_for(self.raft.shutdown());
