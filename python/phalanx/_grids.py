@@ -443,6 +443,15 @@ def ask_members(joined: Joined, identity: StrPath | None = None, programs: Itera
     """The members, as a hub names them now. Facts of executors that run tell which of the programs they find. Raises
     RecruitError if no hub answers."""
     found = members_of(_native.hub_members(*dialler_of(joined, identity), [*programs]))
+    try:
+        _keep_members(joined, found)
+    except (IdentityError, OSError) as error:  # the disk is full, for example; the answer is of use all the same
+        warnings.warn(f"the hub's answer is not kept for times when no hub answers: {error}", stacklevel=2)
+    return found
+
+
+def _keep_members(joined: Joined, found: list[Member]) -> None:
+    """Keeps the members, and where the hubs are."""
     _keep_hubs(joined, found)
     text = json.dumps([to_json(member) for member in found]) + "\n"
     file = joined.folder / MEMBERS
@@ -450,7 +459,6 @@ def ask_members(joined: Joined, identity: StrPath | None = None, programs: Itera
         os.utime(file)  # its time is that of the last answer; to write it anew would wait for the disk
     else:
         replace(file, text)
-    return found
 
 
 def last_members(joined: Joined) -> list[Member]:

@@ -18,7 +18,7 @@ import pytest
 from api.joined import ROOT, FakeHub, join, row
 from click.testing import CliRunner
 from conftest import Eventually
-from phalanx import _native
+from phalanx import _grids, _native
 from phalanx._grids import (
     JoinedHosts,
     Listening,
@@ -364,6 +364,20 @@ class TestNames:
 
 
 class TestWithoutAHub:
+    def test_an_answer_that_cannot_be_kept_is_used_with_a_warning(
+        self, home: Path, hub: FakeHub, ada: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        join(home, ada)
+        hub.rows = [row("ws7", "10.0.0.7:7400")]
+
+        def full(file: Path, text: str) -> None:
+            raise px.errors.IdentityError(f"{file} cannot be written: No space left on device")
+
+        monkeypatch.setattr(_grids, "replace", full)
+        with pytest.warns(UserWarning, match=r"not kept .*members.json cannot be written: No space left"):
+            (member,) = px.Grid("lab").members()
+        assert member.name == "ws7"
+
     def test_the_last_answer_is_used_with_a_warning(self, home: Path, hub: FakeHub, ada: str) -> None:
         join(home, ada)
         hub.rows = [row("ws7", "10.0.0.7:7300", cores="4")]
