@@ -147,6 +147,8 @@ impl Replicated {
         let (config, entries) = (timing.config()?, Entries { store });
         let raft = Raft::new(member, config, Ways(network), entries, machine.clone());
         let raft = wait_for(raft)?.map_err(|error| stopped(&error))?;
+        // Answered once the library has read the file. Until then, this member seems to know no others, and to have no vote.
+        wait_for(raft.is_initialized())?.map_err(|error| stopped(&error))?;
         Ok(Arc::new(Replicated { raft, machine, member, group, timing, incoming: Mutex::default() }))
     }
 
