@@ -128,6 +128,24 @@ def test_a_program_that_starts_when_another_hub_leads_finds_the_executors(lab: S
         until(lambda: len(hubs(lab, "bob")) == 3, timeout=PATIENCE, what="three hubs again")
 
 
+def test_hubs_that_start_again_find_each_other_and_their_logs_say_nothing_frightening(lab: Site) -> None:
+    for name in ("hub", "hub2", "hub3"):
+        lab.kill(name)
+    began = [lab.start(name, "up", "--hub-only") for name in ("hub2", "hub3")]  # hub2 finds no other hub, and waits
+    until(lambda: len(hubs(lab, "bob")) == 2, timeout=PATIENCE, what="two hubs")
+    began.append(lab.start("hub", "up", "--hub-only"))
+    until(lambda: len(hubs(lab, "bob")) == 3, timeout=PATIENCE, what="three hubs")
+    for process in began:
+        assert "WARNING" not in process.stderr(), process.report()
+    # Also where one that led takes itself for the leader at first.
+    killed = leader(lab)
+    lab.kill(killed)
+    until(lambda: len(hubs(lab, "bob")) == 2, timeout=PATIENCE, what="another one to lead")
+    again = lab.start(killed, "up", "--hub-only")
+    until(lambda: len(hubs(lab, "bob")) == 3, timeout=PATIENCE, what="three hubs again")
+    assert "WARNING" not in again.stderr(), again.report()
+
+
 def test_a_token_for_a_hub_is_for_nothing_else(lab: Site) -> None:
     token = lab.say("hub", "invite", "--role", "hub").split()[3]
     assert "phalanx up --join TOKEN" in lab.error("ws9", "join", token)

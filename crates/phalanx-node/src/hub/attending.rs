@@ -2,6 +2,7 @@
 
 use super::issuing::NEVER;
 use super::serving::Linked;
+use super::waiting::Waiting;
 use super::{Hub, HubError, group, signing};
 use crate::dial::check_version;
 use crate::door::{Peer, refused};
@@ -41,8 +42,9 @@ impl Hub {
     pub(super) fn begin_to_attend(self: &Arc<Hub>) -> io::Result<()> {
         let weak = Arc::downgrade(self);
         let attend = move || {
+            let mut waiting = Waiting::default();
             while let Some(hub) = weak.upgrade().filter(|hub| !hub.is_closed() && hub.expelled().is_none()) {
-                hub.look_whether_attended();
+                hub.look_whether_attended(&mut waiting);
                 drop(hub);
                 thread::sleep(LOOK);
             }
@@ -58,7 +60,7 @@ impl Hub {
         }
     }
 
-    fn look_whether_attended(&self) {
+    fn look_whether_attended(&self, waiting: &mut Waiting) {
         let addresses = self.addresses();
         if addresses.iter().any(|it| it.ends_with(":0")) {
             return; // it does not listen yet
@@ -85,14 +87,14 @@ impl Hub {
                 let two = if names.len() == 2 { "; two are no safer than one, because both are needed" } else { "" };
                 self.log.info(format!("this is one of {} hubs: {}{two}", names.len(), names.join(", ")));
                 *lock(&self.attended) = addresses;
+                waiting.end();
             }
             Err(AskError::NoMember(reason)) => self.end_as_expelled(reason),
             Err(error) => {
                 if let Some(AskError::NoMember(reason)) = why(&self.member, &others) {
                     return self.end_as_expelled(reason);
                 }
-                let what = "the hub that leads does not know this one yet";
-                self.log.limited(Severity::Warning, what, format!("{what}: {error}"));
+                waiting.log(&self.log, "this hub waits until one that leads the grid answers", &error);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::group::{self, Group};
 use super::signing::now;
+use super::waiting::Waiting;
 use super::{Hub, HubError, Store};
 use crate::log::Severity;
 use crate::space::log::replicated::Leader;
@@ -88,32 +89,36 @@ impl Hub {
     pub(super) fn begin_to_follow(self: &Arc<Hub>) -> io::Result<()> {
         let weak = Arc::downgrade(self);
         let follow = move || {
-            let mut last = Leader::Unknown;
+            let (mut last, mut asking) = (Leader::Unknown, Waiting::default());
             while let Some(hub) = weak.upgrade().filter(|hub| !hub.is_closed()) {
-                last = hub.follow(&last);
+                last = hub.follow(&last, &mut asking);
             }
         };
         thread::Builder::new().name("phalanx-leading".into()).spawn(follow)?;
         self.begin_to_attend()
     }
 
-    fn follow(&self, last: &Leader) -> Leader {
+    fn follow(&self, last: &Leader, asking: &mut Waiting) -> Leader {
         let leader = self.group().replicated.leader();
         let store = lock(&self.store).clone();
         match (&leader, store) {
-            (Leader::Here, None) => {
-                if let Err(error) = self.begin_to_lead() {
-                    let what = "the hub cannot lead yet";
-                    self.log.limited(Severity::Warning, what, format!("{what}: {error}"));
+            // A hub that led when it ended takes itself for the leader until the others have answered.
+            (Leader::Here, None) => match self.begin_to_lead() {
+                Ok(()) => asking.end(),
+                Err(error) => {
+                    asking.log(&self.log, "this hub asks the others which of them leads", &error);
                     thread::sleep(RETRY);
                 }
-            }
+            },
             (Leader::Here, Some(store)) if store.has_ended() => self.stop_leading(&store),
             (Leader::Here, Some(_)) => drop(self.group().wait(&leader, PAUSE)),
             (_, Some(store)) => self.stop_leading(&store),
             (_, None) => {
                 if *last != leader {
                     self.tell_hubs();
+                }
+                if leader != Leader::Unknown {
+                    asking.end();
                 }
                 self.group().wait(&leader, PAUSE);
             }

@@ -20,6 +20,7 @@ mod server;
 mod serving;
 mod signing;
 mod store;
+mod waiting;
 
 pub use founding::{Founded, Place};
 pub use server::HubServer;
