@@ -146,6 +146,16 @@ def test_hubs_that_start_again_find_each_other_and_their_logs_say_nothing_fright
     assert "WARNING" not in again.stderr(), again.report()
 
 
+def test_a_hub_that_was_expelled_while_it_was_away_is_told_so(lab: Site) -> None:
+    gone = next(name for name in ("hub2", "hub3") if leader(lab) != name)
+    lab.kill(gone)
+    until(lambda: len(hubs(lab, "bob")) == 2, timeout=PATIENCE, what="two hubs")
+    lab.say("hub", "expel", "--yes", gone)
+    refused = lab.error(gone, "up")
+    assert "this is no hub of the grid any more: " in refused
+    assert refused.splitlines()[-1] == "phalanx: help: phalanx help IdentityError"
+
+
 def test_a_token_for_a_hub_is_for_nothing_else(lab: Site) -> None:
     token = lab.say("hub", "invite", "--role", "hub").split()[3]
     assert "phalanx up --join TOKEN" in lab.error("ws9", "join", token)

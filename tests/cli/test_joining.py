@@ -195,6 +195,18 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+class FormerHub:
+    """A hub that was expelled, and whose store has ended with it."""
+
+    has_failed, expelled = True, "hub2 is no member of this grid, or was expelled"
+
+
+def test_a_hub_that_was_expelled_is_not_said_to_have_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_donating.signal, "signal", lambda *_: None)
+    with pytest.raises(IdentityError, match="no hub of the grid any more: hub2 is no member"):
+        _donating.Ending().wait(None, FormerHub())  # type: ignore[arg-type]
+
+
 class TestUp:
     def test_the_first_time_begins_a_grid(self, home: Path, native: StandIn) -> None:
         told = run("up", "--grid", "lab", "--interpreters", "3", "--accept", "ada").splitlines()

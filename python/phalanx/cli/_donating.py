@@ -264,10 +264,10 @@ class Ending:
         is no member of its grid any more, and SpaceError if the hub cannot store what it decides."""
         looked = -_LOOK_AT_CERTIFICATE
         while not self._stop.wait(_LOOK):
+            if hub is not None and hub.expelled is not None:  # first: a hub that was expelled also stores nothing
+                raise IdentityError(f"this is no hub of the grid any more: {hub.expelled}")
             if hub is not None and hub.has_failed:
                 raise SpaceError("the hub has ended, because it cannot write to its folder; its output says why")
-            if hub is not None and hub.expelled is not None:
-                raise IdentityError(f"this is no hub of the grid any more: {hub.expelled}")
             if executor is None:
                 continue
             if time.monotonic() - looked >= _LOOK_AT_CERTIFICATE:

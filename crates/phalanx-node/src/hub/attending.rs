@@ -27,6 +27,11 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How long the hub that leads may take to take this one in, which then learns the whole store.
 const PATIENCE: Duration = Duration::from_secs(180);
 
+/// The text for users about a former hub.
+fn no_hub(reason: &str) -> String {
+    format!("this is no hub of the grid any more: {reason}")
+}
+
 impl Hub {
     /// Serves another hub's link for the store that the hubs keep together.
     pub fn serve_hub(&self, peer: Peer) -> io::Result<()> {
@@ -56,7 +61,12 @@ impl Hub {
     pub(super) fn announce(&self) -> Result<(), HubError> {
         match self.attend_at(&self.others, &[]) {
             Ok(_) => Ok(()),
-            Err(error) => Err(HubError::Other(error.to_string())),
+            Err(AskError::NoMember(reason)) => Err(HubError::Other(no_hub(&reason))),
+            // The others hang up on a former hub without a reason.
+            Err(error) => match why(&self.member, &self.others) {
+                Some(AskError::NoMember(reason)) => Err(HubError::Other(no_hub(&reason))),
+                _ => Err(HubError::Other(error.to_string())),
+            },
         }
     }
 
@@ -100,7 +110,7 @@ impl Hub {
     }
 
     fn end_as_expelled(&self, reason: String) {
-        self.log.warning(format!("this is no hub of the grid any more: {reason}"));
+        self.log.warning(no_hub(&reason));
         *lock(&self.expelled) = Some(reason);
         self.close();
     }

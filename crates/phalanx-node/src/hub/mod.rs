@@ -415,6 +415,9 @@ impl Hub {
 
     /// Ends the hub, because its folder cannot be used.
     fn fail(&self, error: &str) {
+        if self.is_closed() {
+            return; // its part in the group ends with it, and nothing is wrong with the folder
+        }
         self.log.warning(format!("the hub ends, because it cannot store what changes: {error}"));
         self.has_failed.store(true, Ordering::Release);
         self.close();
