@@ -67,9 +67,16 @@ pub(crate) fn lives(pid: u32) -> bool {
     state(pid).is_some_and(|state| !"ZX".contains(state))
 }
 
-/// The processes whose parent a process is, also those that have ended and that it has not waited for. None: the kernel does not tell.
-pub(crate) fn children(pid: u32) -> impl Iterator<Item = u32> {
-    let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+/// The threads of a process.
+pub(crate) fn threads(pid: u32) -> impl Iterator<Item = u32> {
+    let listed = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    listed.filter_map(|it| it.file_name().to_str()?.parse().ok())
+}
+
+/// The processes that a thread of a process has begun, also those that have ended and that were not waited for. None: the kernel does not
+/// tell.
+pub(crate) fn children(pid: u32, thread: u32) -> impl Iterator<Item = u32> {
+    let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).unwrap_or_default();
     listed.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>().into_iter()
 }
 

@@ -139,7 +139,7 @@ impl Started {
             }
             #[cfg(target_os = "linux")]
             Started::Kept(keeper, process) => match keeper.end().iter().find(|ended| ended.process == *process) {
-                Some(ended) => ending::tell(ended.status, ended.resident, before),
+                Some(ended) => keeper.reason().unwrap_or_else(|| ending::tell(ended.status, ended.resident, before)),
                 None => "its keeper was ended".to_owned(),
             },
         }
@@ -239,7 +239,7 @@ pub(crate) fn is_zombie(child: u32) -> bool {
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: `info` lives as long as the call; the process id is that of our child.
-    let waited = unsafe { libc::waitid(libc::P_PID, child, &raw mut info, options) };
+    let waited = unsafe { libc::waitid(libc::P_PID, child as libc::id_t, &raw mut info, options) };
     // SAFETY: filled in by waitid; zero if the child has not ended.
     waited == 0 && unsafe { info.si_pid() } != 0
 }

@@ -60,6 +60,12 @@ impl Bars {
         return None;
     }
 
+    /// How many processes and threads the account may have while a process of the program begins another. `None`: no limit.
+    #[cfg(target_os = "linux")]
+    pub fn processes(&self) -> Option<u64> {
+        self.processes
+    }
+
     /// Makes an open file the account's, so that a process can open it again, as it does with `/dev/stdout`.
     ///
     /// # Errors

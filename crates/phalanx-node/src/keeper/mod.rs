@@ -5,6 +5,7 @@
 //! When the program has ended, when its [`Keeper`] is dropped, or when this process ends, even by `kill -9`, the keeper kills
 //! all of them, waits until none is left, and ends.
 
+mod crowd;
 mod nursery;
 mod watch;
 
@@ -13,15 +14,17 @@ pub use watch::close_all_but;
 
 use crate::cage::Bars;
 use crate::ending;
+use crowd::Crowd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 use rustix::net::{recv, send, shutdown, socketpair};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, geteuid, kill_process, pidfd_open, waitpid};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes of a message to the keeper: a process, and a signal for its group. Without a signal: the process is one of the
@@ -39,9 +42,10 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// The keeper of a program. Dropping it ends the program.
 #[derive(Debug)]
 pub struct Keeper {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     process: Pid,
     is_over: bool,
+    crowd: Crowd,
 }
 
 /// How a process of the program ended.
@@ -59,12 +63,18 @@ pub struct Ended {
 pub type Begun = (u32, OwnedFd);
 
 impl Keeper {
-    /// Starts the commands in the cage. Returns what came of each.
+    /// Starts the commands in the cage. Returns what came of each. Where the account has hardly a process left, its largest program is ended
+    /// first.
     ///
     /// # Errors
     ///
     /// The cage cannot be entered, or no process can be started.
     pub fn start(bars: &Bars, commands: &mut [Command]) -> io::Result<(Keeper, Vec<io::Result<Begun>>)> {
+        let account = bars.account().unwrap_or_else(|| geteuid().as_raw());
+        // The kernel does not bound the processes of root.
+        if let Some(most) = bars.processes().filter(|_| account != 0) {
+            crowd::make_room(account, most);
+        }
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let (reports, report) = nursery::pipe()?;
         let programs = Vec::with_capacity(commands.len()); // allocated before the fork, because the keeper must not allocate
@@ -75,7 +85,9 @@ impl Keeper {
             process => Pid::from_raw(process).filter(|_| process > 0).ok_or_else(io::Error::last_os_error)?,
         };
         drop((theirs, report));
-        let keeper = Keeper { socket, process, is_over: false };
+        let socket = Arc::new(socket);
+        let crowd = crowd::note(process, &socket, account);
+        let keeper = Keeper { socket, process, is_over: false, crowd };
         let started = nursery::read(reports, commands.len())?;
         // The keeper reaps nothing before it is told to go on, so that each number still is that of the process.
         let begun = |started: io::Result<u32>| {
@@ -87,6 +99,11 @@ impl Keeper {
         let begun = started.into_iter().map(begun).collect();
         keeper.order(0, 0);
         Ok((keeper, begun))
+    }
+
+    /// For people: why the program was ended for others. `None`: it was not.
+    pub fn reason(&self) -> Option<String> {
+        self.crowd.reason()
     }
 
     /// Sends a signal to the process group of a process of the program, if the process has not ended.
@@ -153,8 +170,10 @@ impl Keeper {
         let _ = kill_process(self.process, Signal::STOP);
         // Children of a killed process become children of the keeper, so the loop kills them next.
         while Instant::now() < until {
-            let left: Vec<Pid> =
-                ending::children(self.number()).filter(|it| ending::lives(*it)).filter_map(to_pid).collect();
+            let left: Vec<Pid> = ending::children(self.number(), self.number())
+                .filter(|it| ending::lives(*it))
+                .filter_map(to_pid)
+                .collect();
             if left.is_empty() {
                 break;
             }

@@ -74,9 +74,10 @@ fn a_keeper_that_does_not_answer_ends_with_all_that_it_keeps() {
     let (mut keeper, process) = shell(&bars(None, folder.path()), &format!("{ESCAPE} sleep 1000"));
     let left = escaped(folder.path());
     until("the processes that escape", || {
-        ending::children(keeper.number()).any(|it| it == left) && ending::children(left).count() == 2
+        ending::children(keeper.number(), keeper.number()).any(|it| it == left)
+            && ending::children(left, left).count() == 2
     });
-    let all: Vec<u32> = ending::children(left).chain([left, process, keeper.number()]).collect();
+    let all: Vec<u32> = ending::children(left, left).chain([left, process, keeper.number()]).collect();
     kill_process(keeper.process, Signal::STOP).unwrap();
     keeper.end_within(Duration::from_millis(500));
     until("their end", || !all.iter().any(|it| ending::lives(*it)));

@@ -159,6 +159,7 @@ impl Child {
 
     /// Ends the process and what is left of its group. Returns how it ended.
     pub fn end(self) -> Exit {
+        let reason = self.keeper.as_ref().and_then(|keeper| keeper.reason());
         let ended = self.exit.unwrap_or_else(|| {
             end_group(self.process);
             wait(self.process).map_or_else(|error| Exit::Unseen(error.to_string()), exit)
@@ -167,6 +168,7 @@ impl Child {
             Exit::Signal(libc::SIGKILL) if self.is_given_up => {
                 Exit::Unseen(format!("it was stopped for {:.1} s, and was ended", self.still.as_secs_f64()))
             }
+            Exit::Signal(libc::SIGKILL) => reason.map_or(ended, Exit::Unseen),
             ended => ended,
         }
     }

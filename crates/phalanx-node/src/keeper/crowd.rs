@@ -1,0 +1,119 @@
+//! Room for one more program: where the programs of an account leave it hardly a process, the largest of them is ended before another one
+//! starts.
+//!
+//! A task that starts processes until the system refuses more would keep the tasks of all other users from starting. The kernel counts
+//! the processes and threads of an account, and not those of a program.
+
+use super::is_readable;
+use crate::ending;
+use rustix::net::{Shutdown, shutdown};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// Processes and threads that a program needs to start.
+const NEEDED: u64 = 16;
+/// A program that has no more of them than this is never ended for others.
+const LEAST: u64 = 64;
+/// How long the end of a program is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Programs that are ended at most before one starts.
+const MOST: usize = 16;
+
+/// The programs that live.
+static PROGRAMS: Mutex<Vec<Program>> = Mutex::new(Vec::new());
+
+/// A program, as others see it that need room.
+struct Program {
+    keeper: Pid,
+    /// The keeper's socket, by which it is told to end. Gone: the program is.
+    socket: Weak<OwnedFd>,
+    account: u32,
+    crowd: Crowd,
+}
+
+/// How many processes and threads the program had when it was ended for others; 0: it was not.
+#[derive(Debug, Clone, Default)]
+pub struct Crowd(Arc<AtomicU64>);
+
+impl Crowd {
+    /// For people: why the program was ended. `None`: it was not, or not for others.
+    pub fn reason(&self) -> Option<String> {
+        let had = Some(self.0.load(Ordering::Acquire)).filter(|had| *had > 0)?;
+        Some(format!(
+            "ended, because its program had {had} processes and threads, and left none to others of this machine"
+        ))
+    }
+}
+
+/// Notes a program that has just been started.
+pub fn note(keeper: Pid, socket: &Arc<OwnedFd>, account: u32) -> Crowd {
+    let (crowd, socket) = (Crowd::default(), Arc::downgrade(socket));
+    let mut programs = phalanx_net::sync::lock(&PROGRAMS);
+    programs.retain(|it| it.socket.strong_count() > 0);
+    programs.push(Program { keeper, socket, account, crowd: crowd.clone() });
+    crowd
+}
+
+/// Ends the largest programs of this account as long as they leave it no room among the `most` processes and threads that it may have.
+/// One that has less than its share of them is not ended.
+pub fn make_room(account: u32, most: u64) {
+    let most = most.saturating_sub(NEEDED);
+    for _ in 0..MOST {
+        // How many there are on the machine is cheap to know. Only then are those of the account counted.
+        if of_machine().is_none_or(|all| all < most) || of_account(account) < most || !end_largest(account, most) {
+            return;
+        }
+    }
+}
+
+/// Ends the largest program of the account. False: there is none that is too large.
+fn end_largest(account: u32, most: u64) -> bool {
+    let mut programs = Vec::new();
+    for program in phalanx_net::sync::lock(&PROGRAMS).iter().filter(|it| it.account == account) {
+        programs.extend(program.socket.upgrade().map(|socket| (program.keeper, socket, program.crowd.clone())));
+    }
+    let least = (most / (2 * programs.len().max(1) as u64)).max(LEAST);
+    let sizes = programs.into_iter().map(|it| (of_program(it.0), it));
+    let Some((size, (keeper, socket, crowd))) = sizes.max_by_key(|(size, _)| *size).filter(|(size, _)| *size >= least)
+    else {
+        return false;
+    };
+    let Ok(ended) = pidfd_open(keeper, PidfdFlags::empty()) else { return true };
+    crowd.0.store(size, Ordering::Release);
+    let _ = shutdown(&*socket, Shutdown::Write); // as its owner ends it
+    drop(socket);
+    is_readable(&ended, Instant::now() + PATIENCE)
+}
+
+/// Processes and threads of the machine.
+fn of_machine() -> Option<u64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
+}
+
+/// Processes and threads of the account.
+fn of_account(account: u32) -> u64 {
+    let threads = |entry: fs::DirEntry| {
+        entry.file_name().to_str()?.parse::<u32>().ok()?;
+        let status = fs::read_to_string(entry.path().join("status")).ok()?;
+        let word = |name| status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next();
+        (word("Uid:")?.parse() == Ok(account)).then_some(())?;
+        word("Threads:")?.parse::<u64>().ok()
+    };
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(threads).sum()
+}
+
+/// Processes and threads that descend from the keeper of a program.
+fn of_program(keeper: Pid) -> u64 {
+    let (mut count, mut left) = (0, vec![keeper.as_raw_nonzero().get() as u32]);
+    while let Some(process) = left.pop() {
+        for thread in ending::threads(process) {
+            count += 1;
+            left.extend(ending::children(process, thread));
+        }
+    }
+    count
+}
