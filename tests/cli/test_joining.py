@@ -202,7 +202,7 @@ class FormerHub:
 
 
 def test_a_hub_that_was_expelled_is_not_said_to_have_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_donating.signal, "signal", lambda *_: None)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
     with pytest.raises(IdentityError, match="no hub of the grid any more: hub2 is no member"):
         _donating.Ending().wait(None, FormerHub())  # type: ignore[arg-type]
 

@@ -40,18 +40,18 @@ pub fn make_passable(path: &Path) -> io::Result<OwnedFd> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    let opened = find_with(path, 0o066)?;
+    let opened = find_with(path, Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH)?;
     fchmod(&opened, Mode::from_raw_mode(0o711))?; // whatever the mask of this process is
     Ok(opened)
 }
 
 /// Opens the folder, with the same errors as [`make`], and `NotFound` if there is none.
 pub fn find(path: &Path) -> io::Result<OwnedFd> {
-    find_with(path, 0o077)
+    find_with(path, Mode::RWXG | Mode::RWXO)
 }
 
 /// `refused`: the rights that no other user may have.
-fn find_with(path: &Path, refused: u32) -> io::Result<OwnedFd> {
+fn find_with(path: &Path, refused: Mode) -> io::Result<OwnedFd> {
     let opened = match open(path, OPEN, Mode::empty()) {
         Ok(opened) => opened,
         Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP | rustix::io::Errno::ACCESS) => {
@@ -60,7 +60,7 @@ fn find_with(path: &Path, refused: u32) -> io::Result<OwnedFd> {
         Err(error) => return Err(error.into()),
     };
     let found = fstat(&opened)?;
-    let is_private = found.st_uid == geteuid().as_raw() && found.st_mode & refused == 0;
+    let is_private = found.st_uid == geteuid().as_raw() && !Mode::from_raw_mode(found.st_mode).intersects(refused);
     if is_private { Ok(opened) } else { Err(not_private(path)) }
 }
 
