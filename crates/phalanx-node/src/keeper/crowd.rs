@@ -59,7 +59,7 @@ pub fn note(keeper: Pid, socket: &Arc<OwnedFd>, account: u32) -> Crowd {
 }
 
 /// Ends the largest programs of this account as long as they leave it no room among the `most` processes and threads that it may have.
-/// One that has less than its share of them is not ended.
+/// None is ended where most processes of the account are the owner's own, nor one that has less than half of its even share.
 pub fn make_room(account: u32, most: u64) {
     let most = most.saturating_sub(NEEDED);
     for _ in 0..MOST {
@@ -76,12 +76,11 @@ fn end_largest(account: u32, most: u64) -> bool {
     for program in phalanx_net::sync::lock(&PROGRAMS).iter().filter(|it| it.account == account) {
         programs.extend(program.socket.upgrade().map(|socket| (program.keeper, socket, program.crowd.clone())));
     }
-    let least = (most / (2 * programs.len().max(1) as u64)).max(LEAST);
-    let sizes = programs.into_iter().map(|it| (of_program(it.0), it));
-    let Some((size, (keeper, socket, crowd))) = sizes.max_by_key(|(size, _)| *size).filter(|(size, _)| *size >= least)
-    else {
-        return false;
-    };
+    let sizes: Vec<_> = programs.into_iter().map(|it| (of_program(it.0), it)).collect();
+    let all: u64 = sizes.iter().map(|(size, _)| size).sum();
+    let least = if all < most / 2 { u64::MAX } else { (all / (2 * sizes.len().max(1) as u64)).max(LEAST) };
+    let largest = sizes.into_iter().max_by_key(|(size, _)| *size).filter(|(size, _)| *size >= least);
+    let Some((size, (keeper, socket, crowd))) = largest else { return false };
     let Ok(ended) = pidfd_open(keeper, PidfdFlags::empty()) else { return true };
     crowd.0.store(size, Ordering::Release);
     let _ = shutdown(&*socket, Shutdown::Write); // as its owner ends it
