@@ -623,7 +623,7 @@ class TestEnds:
         run("join", TOKEN)
         (home / "spaces").mkdir()
         assert "left the grid lab; " in run("leave")
-        assert native.left == ["executor.pem", "user.pem"]
+        assert native.left == ["user.pem", "executor.pem"]
         assert sorted(path.name for path in home.iterdir()) == ["grids", "spaces"]
         assert list((home / "grids").iterdir()) == []
 

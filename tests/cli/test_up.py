@@ -325,6 +325,17 @@ class TestOwners:
         assert "phalanx: " in lab.error("hub", "invite")
         assert "only owner of the grid" in lab.error("bob", "expel", "--yes", "bob")
 
+    def test_the_only_owner_stays_until_there_is_another(self, lab: Site) -> None:
+        lab.up("--hub-only")
+        [ada] = self.owners(lab)
+        lab.say("bob", "join", "--name", "bob", lab.invite("--role", "owner"))
+        lab.say("bob", "expel", "--yes", ada)
+        assert "make another one first: phalanx invite --role owner" in lab.error("bob", "leave")
+        token = lab.say("bob", "invite", "--role", "owner").split()[2]
+        lab.say("eve", "join", "--name", "eve", token)
+        assert "left the grid lab" in lab.say("bob", "leave")
+        assert self.owners(lab, "eve") == {"eve"}
+
     def test_the_hub_makes_no_owner_again_that_was_expelled(self, lab: Site) -> None:
         lab.up("--hub-only")
         [ada] = self.owners(lab)

@@ -183,6 +183,7 @@ ANSWERED = {
         " makes one person an owner",
         "is no member of this grid, or was expelled",
         " is the only owner of the grid, which would have none left",
+        " was revoked on ",
         " is damaged: ",
         "the hub's disk is full, so that it stores nothing: ",
         " names the root ",

@@ -22,7 +22,7 @@ from phalanx._grids import (
 from phalanx._identities import dialler, read_private
 from phalanx.cli._examples import examples
 from phalanx.cli._founding import authority_of, other_hubs, other_hubs_in
-from phalanx.cli._joined import as_typed
+from phalanx.cli._joined import as_typed, name_in
 from phalanx.cli._running import Process, watched
 from phalanx.cli._streams import printable
 from phalanx.deploying import services
@@ -155,15 +155,26 @@ def _leave_as_hub(joined: Joined) -> None:
 
 def _tell_hub(joined: Joined) -> bool:
     """Tells the hub for each identity of this account. If that fails, the certificates end by themselves. Returns
-    whether the hub was told of all."""
+    whether the hub was told of all. Raises IdentityError if the account is the grid's only owner."""
     is_told = True
-    for file in (joined.executor, joined.user):
+    for file in (joined.user, joined.executor):
         if not file.exists():
             continue
         try:
             _native.hub_leave(*dialler_of(joined, file))
         except PhalanxError as error:
+            if file == joined.user and isinstance(error, IdentityError) and _is_only_owner(joined):
+                raise  # nobody could invite or expel any more
             why = printable(str(error))
             click.echo(f"phalanx: the hub was not told about {file.name}, which ends within a day: {why}", err=True)
             is_told = False
     return is_told
+
+
+def _is_only_owner(joined: Joined) -> bool:
+    """Whether a hub says that this account's user is the grid's only owner."""
+    try:
+        owners = [member.name for member in ask_members(joined) if member.is_owner]
+    except PhalanxError:  # it is no member any more, for example
+        return False
+    return owners == [name_in(joined.user.read_text(encoding="utf-8"))]
