@@ -76,7 +76,7 @@ impl Hosts {
 /// One executor, and what is known of it.
 struct Host {
     address: Address,
-    /// What users call it: the name of the member, or the address.
+    /// How messages name it: by the member's name, or by its address.
     called: String,
     /// Who this end is, and whom it expects here.
     dialler: Dialler,

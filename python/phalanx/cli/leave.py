@@ -177,4 +177,4 @@ def _is_only_owner(joined: Joined) -> bool:
         owners = [member.name for member in ask_members(joined) if member.is_owner]
     except PhalanxError:  # it is no member any more, for example
         return False
-    return owners == [name_in(joined.user.read_text(encoding="utf-8"))]
+    return owners == [name_in(read_private(joined.user, "identity", ""))]

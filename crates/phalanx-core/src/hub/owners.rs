@@ -1,8 +1,8 @@
 //! Owners: the users who may invite, expel and lend.
 //!
 //! An owner is a user whose record says so. A grid begins with one. An owner invites a further one with an invitation of the role
-//! [`OWNER`], which no certificate has: the new owner's certificate is that of a user. The invitation admits one person, who is new or
-//! a user already.
+//! [`OWNER`]. The certificate of an owner has the role of a user. The invitation makes one person an owner: a new member, or a user of
+//! the grid.
 
 use super::{Asking, Change, Good, Hub, Id, Member, Refusal, Who, check_room};
 use crate::wire::hub::Facts;

@@ -314,8 +314,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     /// After each step, the stored changes make the same hub again. No invitation admits more members than it is for. Each
-    /// certificate whose membership has ended is among those to revoke. There is an owner, and nobody becomes one without an invitation
-    /// for that, which an owner has made and which nobody has used.
+    /// certificate whose membership has ended is among those to revoke. At least one owner is left. A user becomes an owner
+    /// only by an unused invitation of the role `owner`, which an owner has made.
     #[test]
     fn a_hub_that_is_filled_from_its_store_is_the_same(steps in proptest::collection::vec(step(), 0..60)) {
         let (mut hub, mut stored) = (Hub::default(), Hub::default());

@@ -58,7 +58,7 @@ pub fn member_at(address: &Address) -> Option<String> {
     meant(address).map(|(member, _)| member)
 }
 
-/// What users call the machine at an address: the name of the member that the address means, or the address itself.
+/// How messages name the machine at an address: by the member's name if the address is that of a member of a grid, or else by the address.
 pub fn called(address: &Address) -> String {
     member_at(address).unwrap_or_else(|| address.to_string())
 }

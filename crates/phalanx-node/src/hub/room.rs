@@ -1,8 +1,8 @@
 //! Room on the disk for what the hub decides.
 //!
-//! A write that fails ends the hub's part in the group, and everything in memory that came from it. So the hub looks for room before it
-//! decides, and refuses while there is too little: what it knows stays in memory, and members, links and programs go on. If the disk fills
-//! in between, the hub opens its part again once there is room.
+//! A failed write ends the hub's part in the group, and discards the state that was read from it. So the hub checks the free space before
+//! each change, and refuses the change if there is too little. It keeps its state then, and members, links and programs go on. If the disk
+//! fills between the check and the write, the hub opens its part again once there is room.
 
 use super::{Hub, HubError};
 use crate::log::Severity;
@@ -18,7 +18,7 @@ use std::time::Duration;
 const LEAST: u64 = 2 << 20;
 /// Pause between two looks for room.
 const AGAIN: Duration = Duration::from_secs(1);
-/// What the log says when there is room again.
+/// The log line for a disk that has room again.
 const ROOM_AGAIN: &str = "the hub's disk has room again: what changes is stored";
 
 /// Checks that the disk of the hub's folder has room. The error is for users, and says which folder it is.

@@ -1,11 +1,12 @@
-//! Room for one more program: where the programs of an account leave it hardly a process, the largest of them is ended before another one
-//! starts.
+//! Room for one more program: if programs have used up nearly all processes that their account may have, the largest program is ended
+//! before another one starts.
 //!
 //! A task that starts processes until the system refuses more would keep the tasks of all other users from starting. The kernel counts
 //! the processes and threads of an account, and not those of a program.
 
 use super::is_readable;
 use crate::ending;
+use phalanx_net::sync::lock;
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs;
@@ -52,7 +53,7 @@ impl Crowd {
 /// Notes a program that has just been started.
 pub fn note(keeper: Pid, socket: &Arc<OwnedFd>, account: u32) -> Crowd {
     let (crowd, socket) = (Crowd::default(), Arc::downgrade(socket));
-    let mut programs = phalanx_net::sync::lock(&PROGRAMS);
+    let mut programs = lock(&PROGRAMS);
     programs.retain(|it| it.socket.strong_count() > 0);
     programs.push(Program { keeper, socket, account, crowd: crowd.clone() });
     crowd
@@ -73,7 +74,7 @@ pub fn make_room(account: u32, most: u64) {
 /// Ends the largest program of the account. False: there is none that is too large.
 fn end_largest(account: u32, most: u64) -> bool {
     let mut programs = Vec::new();
-    for program in phalanx_net::sync::lock(&PROGRAMS).iter().filter(|it| it.account == account) {
+    for program in lock(&PROGRAMS).iter().filter(|it| it.account == account) {
         programs.extend(program.socket.upgrade().map(|socket| (program.keeper, socket, program.crowd.clone())));
     }
     let sizes: Vec<_> = programs.into_iter().map(|it| (of_program(it.0), it)).collect();

@@ -218,7 +218,7 @@ fn no_executor_marks_itself_as_an_owner() {
     assert!(!hub.row_of(&ws7.who).expect("is a member").facts.contains_key(OWNER));
 }
 
-/// What the version before there were several owners has stored. The number of fields of a record, and their order, stay.
+/// The bytes are from a version in which a grid had one owner. A record must keep the number and the order of its fields.
 #[test]
 fn the_records_of_a_store_have_not_changed() {
     let invitation = super::super::Invitation { role: "user".into(), uses: 2, until: 60, by: "ada".into() };
