@@ -94,7 +94,7 @@ def killed_by(signal_number: signal.Signals) -> None:
 def end_interpreter(number: int) -> None:
     """Ends the process where a pickle is read, as a crash in C code does; in the tests' own process it only fails."""
     assert "pytest" not in sys.modules, "what ends interpreters was unpickled in the user's program"
-    signal.raise_signal(signal.SIGSEGV)  # at this thread, as a crash: another one would take its time
+    signal.raise_signal(signal.SIGSEGV)  # in this thread, as a crash; os.kill may signal another thread of the process
 
 
 class FatalState:
