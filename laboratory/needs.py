@@ -19,17 +19,21 @@ HEADER = "Python.h"
 #: Programs and that header, and the Debian packages that bring them.
 PACKAGES = {
     HEADER: ["python3-dev"],
+    "Xvfb": ["xvfb"],
     "bridge": ["iproute2"],
     "c++": ["g++"],
+    "dbus-daemon": ["dbus-daemon", "python3-dbusmock"],
     "groff": ["groff-base"],
     "ip": ["iproute2"],
     "mpifort.mpich": ["gfortran", "libmpich-dev"],
     "nft": ["nftables"],
     "redis-server": ["redis-server"],
+    "rsync": ["rsync"],
     "ssh": ["openssh-client"],
     "sshd": ["openssh-server"],
     "strace": ["strace"],
     "systemd-analyze": ["systemd"],
+    "xdotool": ["xdotool"],
 }
 ROOT, NAMESPACES = "root", "user namespaces"
 REMEDIES = {ROOT: " (sudo)", NAMESPACES: ""}
