@@ -114,6 +114,27 @@ impl Authority {
         Ok([&certificates?, pem.as_str()].concat().into())
     }
 
+    /// The certificates and the key of a server that speaks HTTPS to clients of no grid, under these DNS names and addresses. It is no
+    /// member, and no member takes it for one.
+    ///
+    /// # Errors
+    /// A name is none, or one of the grid's members.
+    pub fn serving(&self, names: &[String], lasts: Duration) -> Result<Zeroizing<String>, IdentityError> {
+        if let Some(name) =
+            names.iter().find(|name| name.to_ascii_lowercase().trim_end_matches('.').ends_with("phalanx"))
+        {
+            return Err(IdentityError::Name(name.clone()));
+        }
+        let mut params = CertificateParams::new(names.to_vec())?;
+        params.distinguished_name.push(DnType::CommonName, "phalanx over HTTPS");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let mut key = KeyPair::generate()?;
+        let certificates = self.certified(params, &key, Some(lasts));
+        let pem = locked::to_pem(&key);
+        key.zeroize();
+        Ok([&certificates?, pem.as_str()].concat().into())
+    }
+
     /// Signs the text of a [`request`], for so long or for ever. Returns the member's role and name, and the certificates
     /// of its identity file.
     ///
@@ -241,7 +262,15 @@ impl Authority {
         key: &impl PublicKeyData,
         lasts: Option<Duration>,
     ) -> Result<String, IdentityError> {
-        let mut params = member_params(role, name)?;
+        self.certified(member_params(role, name)?, key, lasts)
+    }
+
+    fn certified(
+        &self,
+        mut params: CertificateParams,
+        key: &impl PublicKeyData,
+        lasts: Option<Duration>,
+    ) -> Result<String, IdentityError> {
         if let Some(lasts) = lasts {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let now = date_time_ymd(1970, 1, 1) + now;
@@ -417,6 +446,9 @@ const PATH_LENGTH: u8 = 2;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
+/// Longest name of a member.
+pub(super) const LONGEST_NAME: usize = 63;
+
 /// The PEM label of a request. Inside is a certificate that the key signed itself.
 const LABEL: &str = "PHALANX REQUEST";
 
@@ -442,6 +474,13 @@ impl PublicKey {
     }
 }
 
+impl PublicKey {
+    /// The point, not compressed: 65 bytes.
+    pub fn point(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl PublicKeyData for PublicKey {
     fn der_bytes(&self) -> &[u8] {
         &self.0
@@ -454,7 +493,8 @@ impl PublicKeyData for PublicKey {
 
 fn check_name(name: &str) -> Result<(), IdentityError> {
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    let is_name = (1..=63).contains(&name.len()) && is_plain && !name.starts_with('-') && !name.ends_with('-');
+    let is_name =
+        (1..=LONGEST_NAME).contains(&name.len()) && is_plain && !name.starts_with('-') && !name.ends_with('-');
     if is_name { Ok(()) } else { Err(IdentityError::Name(name.to_owned())) }
 }
 

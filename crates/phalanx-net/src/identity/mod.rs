@@ -4,6 +4,7 @@
 //! server's name also checks its role.
 
 mod authority;
+mod bearer;
 mod delegation;
 mod hybrid;
 mod joining;
@@ -18,6 +19,7 @@ mod revocations;
 mod validity;
 
 pub use authority::{Authority, Issued, NewIssuer, key_of, request};
+pub use bearer::{Bearer, LONGEST_BEARER};
 pub use delegation::{Acting, Delegation, Extent, LONGEST, Lasting, Scope, Service, Until};
 pub use joining::Joining;
 pub(crate) use news::Teller;
@@ -149,6 +151,9 @@ pub enum IdentityError {
     /// The list of revoked certificates would be longer than members read.
     #[error("the list would be longer than the {0} bytes that members read; begin a new grid: phalanx grid create")]
     LongList(u64),
+    /// A bearer token cannot be used.
+    #[error("the token does not hold: {0}")]
+    Bearer(&'static str),
     /// What a user has delegated cannot be used.
     #[error("the delegation does not hold: {0}")]
     Delegation(&'static str),
