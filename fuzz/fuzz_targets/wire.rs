@@ -6,6 +6,7 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use libfuzzer_sys::fuzz_target;
+use phalanx_core::cage::Kind;
 use phalanx_core::hub::Needs;
 use phalanx_core::lan::{Announcer, Finder, Segment};
 use phalanx_core::wire::hub::{Facts, FromHub, Row, Statuses, ToHub};
@@ -56,7 +57,7 @@ fn hear(packet: &[u8]) {
 /// A member meets needs, or lacks something that is told in few words.
 fn judge(facts: &Facts) {
     let words = || vec!["ffmpeg".to_owned()];
-    let needs = Needs { cores: 2, memory: 1 << 32, gpus: 1, software: words(), labels: words() };
+    let needs = Needs { cores: 2, memory: 1 << 32, gpus: 1, software: words(), labels: words(), cage: Kind::Files };
     assert_eq!(needs.are_met(facts), needs.lacks(facts).is_empty());
     assert!(needs.unmet("lab", &[("ws7", facts)]).len() < 400);
 }

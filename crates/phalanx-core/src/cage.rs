@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// How much is kept apart. Each kind includes those before it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// Folders, environments and core dumps.
     #[default]
@@ -64,10 +64,33 @@ impl Report {
     }
 }
 
+/// The fact by which a member tells its cage, as [`Report::fact`] words it.
+pub const CAGE: &str = "cage";
+/// The fact that says what the cage lacks.
+pub const GAPS: &str = "cage lacks";
+
+impl Report {
+    /// The cage in a few words, as a fact of a member.
+    pub fn fact(&self) -> String {
+        format!("{}{}", self.kind.name(), if self.accounts { WITH_ACCOUNTS } else { "" })
+    }
+}
+
+const WITH_ACCOUNTS: &str = " with accounts";
+
+/// How much a member keeps its users apart, as it has told. Accounts keep files apart as well, beside a filter of system calls. A fact that is missing or damaged is no cage.
+pub fn told(fact: Option<&String>) -> Kind {
+    let fact = fact.map_or("", String::as_str);
+    let (word, accounts) = fact.strip_suffix(WITH_ACCOUNTS).map_or((fact, false), |word| (word, true));
+    match word.parse().unwrap_or_default() {
+        Kind::Limits if accounts => Kind::Files,
+        kind => kind,
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind.name())?;
-        f.write_str(if self.accounts { " with accounts" } else { "" })?;
+        f.write_str(&self.fact())?;
         match (self.kind.parts_users(), &self.lacks[..]) {
             (_, []) => Ok(()),
             (false, lacks) => write!(f, ": {}", lacks.join(", ")),
@@ -86,6 +109,24 @@ mod tests {
         assert!(Kind::ALL.into_iter().all(|kind| kind.name().parse() == Ok(kind)));
         assert!("much".parse::<Kind>().is_err_and(|error| error.contains("'limits'")));
         assert_eq!(Kind::ALL.map(Kind::parts_users), [false, false, true, true]);
+    }
+
+    #[test]
+    fn a_fact_tells_the_kind_and_a_damaged_one_tells_none() {
+        for (kind, accounts, expected) in [
+            (Kind::None, true, Kind::None),
+            (Kind::Limits, false, Kind::Limits),
+            (Kind::Limits, true, Kind::Files),
+            (Kind::Files, true, Kind::Files),
+            (Kind::Full, false, Kind::Full),
+        ] {
+            let report = Report { kind, accounts, lacks: Vec::new() };
+            assert_eq!(told(Some(&report.fact())), expected);
+        }
+        for wrong in ["", "Full", "full ", "files with accounts with accounts", " with accounts", "\u{1b}[2J"] {
+            assert_eq!(told(Some(&wrong.to_owned())), Kind::None, "{wrong:?}");
+        }
+        assert_eq!(told(None), Kind::None);
     }
 
     #[test]

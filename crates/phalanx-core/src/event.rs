@@ -14,6 +14,8 @@ pub enum Event {
     Recruited { id: InterpreterId, name: String, machine: String, pid: u32, level: Level },
     /// A commanded recruit is not available now.
     RecruitFailed { reason: String },
+    /// The same, because owners have closed machines for a while. They open again.
+    Closed { reason: String },
     /// An interpreter answered.
     Message { id: InterpreterId, message: FromInterpreter, body: Bytes },
     /// Bytes arrived from an interpreter, a whole message or not, so it lives.
@@ -48,12 +50,19 @@ pub enum Cause {
     Attacked,
     /// It broke the protocol.
     Protocol { what: String },
+    /// The owner of its machine has closed it. No task is blamed.
+    Closed { why: String },
 }
 
 impl Cause {
     /// Whether the task that it was firing is to blame, as far as is known.
     pub fn accuses(&self) -> bool {
         matches!(self, Cause::Died { .. } | Cause::Protocol { .. })
+    }
+
+    /// Whether its executor has ended it, for reasons that the task has no part in.
+    pub fn is_taken(&self) -> bool {
+        matches!(self, Cause::Taken | Cause::Closed { .. })
     }
 }
 
@@ -66,6 +75,7 @@ impl std::fmt::Display for Cause {
             Cause::Silent { milliseconds } => write!(f, "silent for {milliseconds} ms (frozen, or cut off)"),
             Cause::Attacked => write!(f, "was cut off: what arrived is not what the other end sent"),
             Cause::Protocol { what } => write!(f, "broke the protocol: {what}"),
+            Cause::Closed { why } => write!(f, "was ended, because its machine is closed: {why}"),
         }
     }
 }

@@ -23,6 +23,7 @@ const JOIN: u8 = 11;
 const HUB: u8 = 12;
 const RELAY: u8 = 13;
 const HUBS: u8 = 14;
+const CONTENT: u8 = 15;
 
 /// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub enum Preamble {
         /// Where the link leads.
         token: [u8; 16],
     },
+    /// A member that brings contents of jobs to a hub, or fetches some.
+    Content,
 }
 
 impl Preamble {
@@ -109,6 +112,7 @@ impl Preamble {
             Preamble::Join => (JOIN, [0; 16]),
             Preamble::Hub => (HUB, [0; 16]),
             Preamble::Hubs => (HUBS, [0; 16]),
+            Preamble::Content => (CONTENT, [0; 16]),
             Preamble::Relay { token } => (RELAY, token),
             Preamble::Stream { token, number } => {
                 let bytes = [&token[..], &number.to_le_bytes()].concat();
@@ -146,6 +150,7 @@ impl Preamble {
             (true, JOIN) => Some(Preamble::Join),
             (true, HUB) => Some(Preamble::Hub),
             (true, HUBS) => Some(Preamble::Hubs),
+            (true, CONTENT) => Some(Preamble::Content),
             (true, RELAY) => Some(Preamble::Relay { token }),
             (true, STREAM) => {
                 let (token, number) = token.split_at(12);
@@ -165,7 +170,7 @@ impl Preamble {
 mod tests {
     use super::*;
 
-    const ALL: [Preamble; 16] = [
+    const ALL: [Preamble; 17] = [
         Preamble::Control,
         Preamble::Data { token: [1; 16] },
         Preamble::Space { shakes: true },
@@ -182,6 +187,7 @@ mod tests {
         Preamble::Hub,
         Preamble::Relay { token: [7; 16] },
         Preamble::Hubs,
+        Preamble::Content,
     ];
 
     #[test]

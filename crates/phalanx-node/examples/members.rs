@@ -4,13 +4,17 @@
 //! has let all in, and ends when it is killed.
 
 use phalanx_core::hub::Token;
-use phalanx_core::wire::hub::{GuestState, Status, Terms};
+use phalanx_core::wire::hub::{GuestState, Status, Terms, Worked};
+use phalanx_core::wire::jobs::FromHubJobs;
+use phalanx_net::address::Address;
 use phalanx_net::identity::{Member, Role};
+use phalanx_net::link::Link;
 use phalanx_net::socket::Socket;
 use phalanx_node::log::Log;
 use phalanx_node::membership::{Resident, Stay, Telling, join};
 use std::env;
 use std::error::Error;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,6 +37,10 @@ impl Resident for Nobody {
 
     fn come(&self, _: Socket) {}
 
+    fn at_hub(&self, _: Option<(&Arc<Link>, &Address)>) {}
+
+    fn hear_of_jobs(&self, _: FromHubJobs) {}
+
     fn is_at_hub(&self) -> bool {
         false
     }
@@ -43,6 +51,10 @@ impl Resident for Nobody {
 
     fn status(&self) -> Status {
         Status::default()
+    }
+
+    fn worked(&self) -> Worked {
+        Worked::default()
     }
 }
 

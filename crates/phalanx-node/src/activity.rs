@@ -73,7 +73,7 @@ impl Activity {
         let more = running.len().saturating_sub(MOST_RUNNING) as u32;
         running.truncate(MOST_RUNNING);
         let (lost, last_loss) = lock(&self.losses).clone();
-        Status { capacity, used, running, more, lost, last_loss }
+        Status { capacity, used, running, more, lost, last_loss, closed: String::new() }
     }
 
     /// The bytes a second of each kind since the last look.

@@ -23,7 +23,10 @@ impl Confined {
     #[cfg(target_os = "linux")]
     pub fn new(cage: &Cage, user: &str) -> io::Result<Confined> {
         let folder = Folder::of(cage.account_of(user)?)?;
-        Ok(Confined { bars: cage.around(Some(folder.path()), folder.account())?, _folder: folder })
+        Ok(Confined {
+            bars: cage.around(Some(folder.path()), folder.account(), folder.memory(), &[])?,
+            _folder: folder,
+        })
     }
 
     /// Elsewhere interpreters run in the executor's folder.

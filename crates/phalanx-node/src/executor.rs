@@ -5,11 +5,15 @@
 //! ([`guests`]). Both have the same places, and whatever else the machine has for all of its users.
 
 mod guests;
+#[cfg(target_os = "linux")]
+mod jobs;
+mod owner;
 
+pub use crate::metering::Use;
 pub use guests::Lendable;
 
 use crate::activity::{Activity, Tally};
-use crate::cage::{Bars, Cage};
+use crate::cage::{Bars, Cage, Way};
 use crate::confined::Confined;
 use crate::control::{self, Pulse, tell, tell_with, turn_away};
 use crate::delegated::Papers;
@@ -19,7 +23,8 @@ use crate::interpreter::{Begin, Process, Secrets};
 use crate::lan::Announcing;
 use crate::learned::log_learned;
 use crate::log::{Log, Severity};
-use crate::membership::{HubsFile, Resident, Stay, Telling};
+use crate::membership::{AtHub, HubsFile, Resident, Stay, Telling};
+use crate::metering::{Meter, Metered};
 use crate::places::{Given, Holder, Overdue, Places, Request, SHARE_PATIENCE, known_as};
 use crate::quota::{Entered, Quota};
 #[cfg(target_os = "linux")]
@@ -27,13 +32,18 @@ use crate::ranks::serve::{Folders, Terms, serve as serve_program};
 use crate::space::{ServerOptions, Service as Spaces, listen_at_path};
 use crate::threads::{THREADS, most_links};
 use crate::transfer::{Exports, Service as Transfers, most_open};
+use crate::worked::Work;
 use guests::Guests;
+use owner::Owner;
 use phalanx_core::level::{Level, LevelSet, Levels, Mark, Policy};
-use phalanx_core::wire::hub::{GuestState, Status, Terms as GuestTerms, What};
+use phalanx_core::voluntary::Rules;
+use phalanx_core::wire::hub::{GuestState, Status, Terms as GuestTerms, What, Worked};
+use phalanx_core::wire::jobs::FromHubJobs;
 use phalanx_core::wire::machines::Usage;
 #[cfg(target_os = "linux")]
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, Version, decode, encode};
+use phalanx_net::address::Address;
 use phalanx_net::frames::Frame;
 use phalanx_net::identity::{IdentityError, KeyedCertificate, Member, Role, random_token};
 use phalanx_net::link::Link;
@@ -44,9 +54,9 @@ use phalanx_net::socket::{Listener, Socket};
 use phalanx_net::sync::lock;
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -60,6 +70,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 const DESCRIPTORS: usize = 16;
 /// Most control links, and most programs, of all users.
 const MOST_LINKS: usize = 1024;
+/// How long the addresses of the grid are used before they are asked for again, and if no hub has answered.
+const LEARN_AGAIN: Duration = Duration::from_secs(60);
+const LEARN_SOON: Duration = Duration::from_secs(2);
+/// Most addresses of the grid to which users' processes may connect.
+const MOST_WAYS: usize = 10_000;
 /// Least time between two messages that tell a manager who holds the places that it waits for.
 const BETWEEN_WAITS: Duration = Duration::from_secs(1);
 /// A user may have at least so many requests that wait for a place.
@@ -98,6 +113,12 @@ pub struct Options {
     pub hub: Option<Arc<Hub>>,
     /// What the owners of its grid may lend to other grids. `None`: nothing.
     pub lendable: Option<Lendable>,
+    /// Whether it refuses jobs.
+    pub refuses_jobs: bool,
+    /// When it works for users.
+    pub rules: Rules,
+    /// By how much users' processes are nicer than the executor, from 0 to 19.
+    pub nice: u8,
 }
 
 /// A running service.
@@ -136,19 +157,30 @@ struct Common {
     launchers: Arc<Quota>,
     /// Requests for interpreters that wait for a place.
     requests: Arc<Quota>,
+    owner: Owner,
+    /// What users' processes use of the machine.
+    meter: Arc<Meter>,
+    /// What is told of it to hubs.
+    work: Work,
     #[cfg(target_os = "linux")]
     folders: Folders,
 }
 
 impl Common {
-    fn new(capacity: u32, weights: HashMap<String, u32>) -> Common {
+    fn new(capacity: u32, weights: HashMap<String, u32>, rules: Rules) -> Common {
         let most = most_links((most_open() / DESCRIPTORS).min(MOST_LINKS), THREADS);
         let quota = |what| Quota::new(what, most, most.div_ceil(4));
         let requests = requests_of_a_user(capacity);
+        let (places, owner) = (Places::new(capacity, weights), Owner::new(rules));
+        places.close(owner.closed());
+        let meter = Arc::<Meter>::default();
         Common {
             expecting: Mutex::default(),
             sessions: Mutex::default(),
-            places: Places::new(capacity, weights),
+            places,
+            owner,
+            work: Work::new(meter.clone()),
+            meter,
             controls: quota("links of managers"),
             launchers: quota("message passing programs"),
             requests: Quota::new("requests that wait for a place", requests.saturating_mul(4), requests),
@@ -171,6 +203,9 @@ struct Service {
     spaces: Option<Spaces>,
     /// `None`: no files are served.
     transfers: Option<Transfers>,
+    /// `None`: it takes no jobs.
+    #[cfg(target_os = "linux")]
+    jobs: Option<jobs::Jobs>,
     activity: Arc<Activity>,
     log: Log,
 }
@@ -196,6 +231,10 @@ impl Resident for AsResident {
         self.service.status()
     }
 
+    fn worked(&self) -> Worked {
+        self.service.worked()
+    }
+
     fn be_guest(&self, terms: Option<GuestTerms>) {
         match (&self.guests, terms) {
             (Some(guests), terms) if guests.may_be_lent() => guests.be(terms),
@@ -205,6 +244,28 @@ impl Resident for AsResident {
             }
             (_, None) => {}
         }
+    }
+
+    fn at_hub(&self, hub: Option<(&Arc<Link>, &Address)>) {
+        if hub.is_none() && self.service.guest_of.is_none() {
+            self.service.common.work.rest();
+        }
+        #[cfg(target_os = "linux")]
+        if let Some(jobs) = &self.service.jobs {
+            match hub {
+                Some((link, hub)) => jobs.at_hub(link, hub),
+                None => jobs.without_hub(),
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = hub;
+    }
+
+    fn hear_of_jobs(&self, message: FromHubJobs) {
+        #[cfg(target_os = "linux")]
+        self.service.jobs.iter().for_each(|jobs| jobs.hear(message.clone()));
+        #[cfg(not(target_os = "linux"))]
+        let _ = message;
     }
 
     fn is_at_hub(&self) -> bool {
@@ -316,6 +377,11 @@ fn refuse(session: &Session, request: u32, reason: String) {
     tell(&session.link, &FromExecutor::Refused { request, reason });
 }
 
+/// Why a machine that its owner has closed refuses a request.
+fn closed(why: &str) -> String {
+    format!("it is closed: {why}")
+}
+
 /// The most requests of one user that wait for a place. A few managers that ask for all places stay below it.
 fn requests_of_a_user(capacity: u32) -> usize {
     (capacity as usize).saturating_mul(4).max(LEAST_REQUESTS)
@@ -323,6 +389,7 @@ fn requests_of_a_user(capacity: u32) -> usize {
 
 struct Started {
     process: Arc<Mutex<Process>>,
+    metered: Metered,
     token: Token,
     /// The level of its data link, for what is not marked.
     level: Level,
@@ -340,7 +407,10 @@ impl Executor {
     /// check: [`Cage::check_users`] says whether it keeps them apart.
     pub fn start(address: &str, member: Member, options: Options, log: Log) -> io::Result<Executor> {
         #[cfg(target_os = "linux")]
-        crate::cage::hide_memory()?;
+        {
+            crate::cage::hide_memory()?;
+            crate::keeper::niceness::set(options.nice.into());
+        }
         member.check_own()?;
         let listener = Listener::bind(address)?;
         // In a thread, because killed executors may have left gigabytes, and a starter does not wait that long.
@@ -356,9 +426,25 @@ impl Executor {
         } else if spaces.is_some() {
             path = listen_at_path(&address, &mut listeners, &log);
         }
-        let common = Arc::new(Common::new(options.capacity, options.weights.clone()));
+        let common = Arc::new(Common::new(options.capacity, options.weights.clone(), options.rules.clone()));
         let Options { policy, accepted, exports, phalanx, .. } = options.clone();
         let transfers = Transfers::new(member.clone(), policy, accepted, exports, phalanx, log.clone());
+        #[cfg(target_os = "linux")]
+        let take_jobs = || {
+            jobs::Jobs::new(jobs::Settings {
+                meter: common.meter.clone(),
+                member: member.clone(),
+                cage: options.cage.clone(),
+                accepted: options.accepted.clone(),
+                python: options.command.first().cloned().unwrap_or_else(|| "python3".to_owned()),
+                environment: options.environment.clone(),
+                capacity: options.capacity,
+                places: common.places.clone(),
+            })
+        };
+        #[cfg(target_os = "linux")]
+        let jobs = if options.refuses_jobs { None } else { Some(take_jobs()) };
+        transfers.pause(common.places.closed());
         let own = member.clone();
         let service = Arc::new(Service {
             member,
@@ -369,6 +455,8 @@ impl Executor {
             closed: AtomicBool::new(false),
             spaces,
             transfers: Some(transfers),
+            #[cfg(target_os = "linux")]
+            jobs,
             activity: Arc::default(),
             log: log.clone(),
         });
@@ -407,7 +495,8 @@ impl Executor {
     /// # Errors
     /// The system starts no thread.
     pub fn stay(&self, hubs: Vec<String>, kept: Option<HubsFile>, telling: Telling) -> io::Result<()> {
-        let telling = Telling { port: self.address.port(), ..telling };
+        let mut telling = Telling { port: self.address.port(), ..telling };
+        telling.facts.extend(self.service.options.cage.facts());
         let lendable = self.service.options.lendable.clone();
         let begin = |lendable| Guests::begin(lendable, self.service.clone(), self.address.ip(), telling.facts.clone());
         let guests = lendable.map(begin).transpose()?;
@@ -415,6 +504,9 @@ impl Executor {
         before.iter().for_each(|guests| guests.end());
         let resident = AsResident { service: self.service.clone(), door: self.door.clone(), guests };
         let (member, log) = (self.service.member.clone(), self.service.log.clone());
+        if self.service.options.cage.keeps_to_grid() {
+            learn_grid(&self.service, &hubs)?;
+        }
         let stay = Stay::begin(member, hubs, kept, telling, Box::new(resident), log)?;
         drop(lock(&self.stay).replace(stay));
         Ok(())
@@ -459,7 +551,33 @@ impl Executor {
         self.service.options.hub.iter().for_each(|hub| hub.close());
         lock(&self.path).take();
         self.service.end_all();
+        self.service.options.cage.close();
     }
+}
+
+/// Starts a thread that asks the hub for the addresses of the grid, to which users' processes may connect.
+fn learn_grid(service: &Arc<Service>, hubs: &[String]) -> io::Result<()> {
+    let (service, hubs) = (Arc::downgrade(service), hubs.to_vec());
+    let learn = move || {
+        while let Some(service) = service.upgrade().filter(|it| !it.closed.load(Ordering::Acquire)) {
+            let asked = AtHub::open(&service.member, &hubs).and_then(|mut at_hub| at_hub.members());
+            let pause = match asked {
+                Ok((rows, known)) => {
+                    let addresses = rows.into_iter().flat_map(|row| row.addresses).chain(known).chain(hubs.clone());
+                    let way = |it: SocketAddr| Way { ip: it.ip(), port: Some(it.port()) };
+                    let resolved = addresses.flat_map(|it| it.to_socket_addrs().into_iter().flatten()).map(way);
+                    service.options.cage.learn_grid(resolved.take(MOST_WAYS).collect());
+                    LEARN_AGAIN
+                }
+                Err(_) => LEARN_SOON, // the hub is called by others too, who say why it does not answer
+            };
+            let until = Instant::now() + pause;
+            while Instant::now() < until && !service.closed.load(Ordering::Acquire) {
+                thread::sleep(PAUSE);
+            }
+        }
+    };
+    thread::Builder::new().name("phalanx-grid".into()).spawn(learn).map(drop)
 }
 
 impl Drop for Executor {
@@ -472,14 +590,34 @@ impl Service {
     /// Ends everything that users of this service have here.
     fn end_all(&self) {
         self.closed.store(true, Ordering::Release);
+        #[cfg(target_os = "linux")]
+        self.jobs.iter().for_each(jobs::Jobs::close);
         for session in lock(&self.common.sessions).values().filter(|session| session.guest_of == self.guest_of) {
             session.link.close();
             lock(&session.interpreters).values().for_each(|started| drop(lock(&started.process).end()));
         }
         let until = Instant::now() + END_PATIENCE;
-        while self.programs.load(Ordering::Acquire) > 0 && Instant::now() < until {
+        while (self.programs.load(Ordering::Acquire) > 0 || self.has_jobs()) && Instant::now() < until {
             thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Whether processes of jobs run.
+    fn has_jobs(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.jobs.as_ref().is_some_and(|jobs| !jobs.have_ended());
+        #[cfg(not(target_os = "linux"))]
+        return false;
+    }
+
+    /// How many processes of jobs each user has, in what all grids share. The hub hears how much room there is for more.
+    fn count_jobs(&self) -> BTreeMap<String, u32> {
+        #[cfg(target_os = "linux")]
+        if let Some(jobs) = &self.jobs {
+            jobs.tell_room();
+            return jobs.count();
+        }
+        BTreeMap::new()
     }
 
     /// The name of a user in what all grids share.
@@ -487,14 +625,30 @@ impl Service {
         known_as(user, self.guest_of.as_deref())
     }
 
+    /// What a user that is known by this name to all grids is called by the grid of this service. `None`: it is no user of that grid. The
+    /// executor's own grid calls the users of others as all do.
+    fn name_of(&self, known: &str) -> Option<String> {
+        match &self.guest_of {
+            None => Some(known.to_owned()),
+            Some(grid) => known.split_once('@').filter(|(_, of)| of == grid).map(|(user, _)| user.to_owned()),
+        }
+    }
+
+    /// What was worked here since the start. What is offered, is offered by the executor's own grid.
+    fn worked(&self) -> Worked {
+        let worked = self.common.work.worked(|known| self.name_of(known));
+        if self.guest_of.is_some() { Worked { offered: 0, ..worked } } else { worked }
+    }
+
     /// What runs here now, and for whom. The hub of the executor's own grid hears of users of another grid too, and the hub of that grid
     /// of its own users only.
     fn status(&self) -> Status {
         let mut tally = Tally::default();
-        let name = |known: &str| match &self.guest_of {
-            None => Some(known.to_owned()),
-            Some(grid) => known.split_once('@').filter(|(_, of)| of == grid).map(|(user, _)| user.to_owned()),
-        };
+        let name = |known: &str| self.name_of(known);
+        if self.guest_of.is_none() {
+            let is_open = self.common.places.closed().is_none();
+            self.common.work.look(Instant::now(), is_open, self.options.capacity);
+        }
         for session in lock(&self.common.sessions).values() {
             let Some(user) = name(&session.known) else { continue };
             for started in lock(&session.interpreters).values() {
@@ -503,13 +657,22 @@ impl Service {
             }
         }
         let (all, ranks) = self.common.places.in_use();
-        for (user, count) in ranks.iter().filter_map(|(known, count)| Some((name(known)?, count))) {
-            tally.add(&user, What::Ranks, (None, None), *count, 0);
+        let of_jobs = self.count_jobs();
+        for (known, all) in &ranks {
+            let Some(user) = name(known) else { continue };
+            // The places of jobs are counted with those of ranks.
+            let jobs = of_jobs.get(known).copied().unwrap_or_default().min(*all);
+            for (what, count) in [(What::Ranks, all - jobs), (What::Jobs, jobs)] {
+                if count > 0 {
+                    tally.add(&user, what, (None, None), count, 0);
+                }
+            }
         }
         let used = self.guest_of.as_ref().map_or(all, |grid| self.common.places.in_use_by(grid));
         self.transfers.iter().for_each(|transfers| transfers.count(&mut tally));
         self.spaces.iter().for_each(|spaces| spaces.count(&mut tally));
-        self.activity.status(Instant::now(), (self.options.capacity, used), tally)
+        let status = self.activity.status(Instant::now(), (self.options.capacity, used), tally);
+        Status { closed: self.common.places.closed().unwrap_or_default(), ..status }
     }
 
     fn serve(&self, peer: Peer, wanted: Wanted) -> io::Result<()> {
@@ -532,6 +695,7 @@ impl Service {
             Wanted::Hub => self.hub()?.serve(peer),
             Wanted::Hubs => self.hub()?.serve_hub(peer),
             Wanted::Relay { token } => self.hub()?.serve_relayed(peer, token),
+            Wanted::Content => self.hub()?.serve_contents(peer),
             Wanted::Space { shakes } => match &self.spaces {
                 Some(spaces) => spaces.serve(peer, shakes),
                 None => Err(refused("no spaces are served here")),
@@ -593,6 +757,9 @@ impl Service {
         let Options { capacity, python, phalanx: Version(phalanx), cage, .. } = self.options.clone();
         let cage = cage.report().clone();
         tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx, levels, cage });
+        if let Some(why) = self.common.places.closed() {
+            tell(&session.link, &FromExecutor::Closed { why: Some(why) });
+        }
         let news = RefCell::new(Exchange::new(self.member.news()));
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| self.on_frame(&session, &mut news.borrow_mut(), frame);
@@ -642,6 +809,7 @@ impl Service {
             take_overdue: &|| self.common.places.overdue(Instant::now()).into_iter().for_each(|late| self.take(late)),
             closed: &self.closed,
             activity: &self.activity,
+            meter: &self.common.meter,
         };
         serve_program(&link, reader, &terms);
         self.log.visit(known, format!("{known}'s message passing program is gone"));
@@ -681,6 +849,14 @@ impl Service {
 
     /// Starts an interpreter, at once or as soon as a place is free.
     fn recruit(&self, session: &Session, number: u32, levels: Levels, program: [u8; 16], waits: bool) {
+        if let Some(why) = self.common.places.closed() {
+            // A manager that sends requests and reads no answers would fill the memory with them.
+            return if session.link.is_blocked() {
+                session.link.close()
+            } else {
+                refuse(session, number, closed(&why))
+            };
+        }
         let holder = Holder { user: session.known.clone(), program };
         let checked =
             session.check(number, levels).and_then(|()| match self.common.places.is_open(session.number, number) {
@@ -702,6 +878,10 @@ impl Service {
     /// Starts the session's interpreters that have a place now, and says what else became of its requests. Takes places that
     /// another session, of any user, did not give back in time: that session's own thread may be held up by its manager.
     fn look_at_places(&self, session: &Session) {
+        if let Some(why) = self.common.places.closed() {
+            let requests = self.common.places.shut(session.number);
+            requests.into_iter().for_each(|number| refuse(session, number, closed(&why)));
+        }
         let look = self.common.places.look(session.number, Instant::now());
         for late in look.overdue {
             self.take(late);
@@ -753,6 +933,11 @@ impl Service {
                 let message = FromExecutor::Recruited { request: request.number, token };
                 session.link.queue(Mark::None, encode(&message, certificate.len() as u64), vec![certificate.into()]);
                 session.link.flush();
+                // The machine may have been closed after the place was given, and before the interpreter was there to be ended.
+                if self.common.places.closed().is_some() {
+                    tell(&session.link, &FromExecutor::Taken { request: request.number });
+                    self.end(session, request.number);
+                }
             }
             Err(error) => refuse(session, request.number, error.to_string()),
         }
@@ -778,9 +963,11 @@ impl Service {
         let (opened, account) = (bars.opened(), bars.account());
         let begin = Begin { machine, path: Vec::new(), opened, account, levels, said, secrets, papers };
         let process = Process::start(&self.options.command, &begin, Some(&bars))?;
+        let metered = self.common.meter.begin(&session.known, What::Interpreters, vec![process.number()]);
         let process = Arc::new(Mutex::new(process));
         lock(&self.common.expecting).insert(token, (session.from, process.clone()));
-        lock(&session.interpreters).insert(request, Started { process, token, level: levels.base, _place: place });
+        lock(&session.interpreters)
+            .insert(request, Started { process, metered, token, level: levels.base, _place: place });
         Ok((token, own.certificate.to_vec()))
     }
 
@@ -796,6 +983,7 @@ impl Service {
     fn end(&self, session: &Session, request: u32) -> Option<String> {
         let started = lock(&session.interpreters).remove(&request)?;
         lock(&self.common.expecting).remove(&started.token);
+        started.metered.look();
         let how = lock(&started.process).end();
         // A manager may release an interpreter that has died before this executor has noticed. So the way of the end tells losses apart.
         session.activity.note_end(&session.user, &how);

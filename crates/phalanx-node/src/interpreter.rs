@@ -130,6 +130,14 @@ impl Started {
         }
     }
 
+    fn begin_end(&self) {
+        match self {
+            Started::Here(child) => end_group(child.id()),
+            #[cfg(target_os = "linux")]
+            Started::Kept(keeper, _) => keeper.begin_end(),
+        }
+    }
+
     /// Ends the interpreter and what it has started. Returns how it ended.
     fn end(&mut self, before: Before) -> String {
         match self {
@@ -195,6 +203,18 @@ impl Process {
     /// Whether the interpreter is stopped, for example by a debugger.
     pub fn is_stopped(&self) -> bool {
         self.end.is_none() && ending::is_stopped(self.started.process())
+    }
+
+    /// The number of the interpreter's process.
+    pub fn number(&self) -> u32 {
+        self.started.process()
+    }
+
+    /// Begins to end the interpreter, and what it has started, and waits for nothing. [`Process::end`] must follow.
+    pub fn begin_end(&self) {
+        if self.end.is_none() {
+            self.started.begin_end();
+        }
     }
 
     /// Ends the interpreter, and what it has started, at once. Returns how it ended, even if it had ended before.

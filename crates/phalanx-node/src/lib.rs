@@ -7,6 +7,7 @@
 pub mod asked;
 pub mod cage;
 pub mod connect;
+pub mod contents;
 pub mod delegated;
 pub mod dialler;
 pub mod executor;
@@ -34,6 +35,8 @@ pub mod turn;
 #[cfg(target_os = "linux")]
 mod accounts;
 mod activity;
+#[cfg(target_os = "linux")]
+mod cgroups;
 mod confined;
 mod control;
 mod credit;
@@ -41,11 +44,14 @@ mod dial;
 mod door;
 #[cfg(unix)]
 mod ending;
+mod energy;
 #[cfg(target_os = "linux")]
 mod keeper;
 mod learned;
+mod limits;
 mod lines;
 mod local;
+mod metering;
 mod places;
 mod quota;
 mod remote;
@@ -53,3 +59,4 @@ mod remote;
 mod scratch;
 mod tables;
 mod threads;
+mod worked;

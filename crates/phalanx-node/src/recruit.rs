@@ -43,6 +43,9 @@ pub enum RecruitError {
     /// A machine cannot be reached, or refuses.
     #[error("{0}")]
     Unreachable(String),
+    /// Owners have closed machines for a while, and no other machine has an interpreter.
+    #[error("{0}")]
+    Closed(String),
     /// No level is left for a link.
     #[error(transparent)]
     Level(#[from] Conflict),

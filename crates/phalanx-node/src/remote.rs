@@ -127,6 +127,8 @@ struct Session {
     keep: Mutex<Option<u32>>,
     /// Who holds the places there, while requests wait.
     waits: Mutex<Option<Usage>>,
+    /// Why the executor gives no interpreters now, and has taken those that it gave. `None`: it does.
+    closed: Mutex<Option<String>>,
     /// The stopped interpreters among them, as the executor last reported.
     stopped: Mutex<HashSet<u32>>,
     /// Whether the executor was heard from a moment ago.
@@ -232,10 +234,9 @@ impl Executors {
     /// threads recruiting at the same time do not all choose the same executor.
     fn choose<'a>(&self, untried: &mut Vec<&'a Arc<Host>>) -> Option<&'a Arc<Host>> {
         let _alone = lock(&self.choosing);
-        let (best, _) = untried
-            .iter()
-            .enumerate()
-            .min_by_key(|(_, host)| (host.failed.load(Ordering::Relaxed), host.share_used()))?;
+        let (best, _) = untried.iter().enumerate().min_by_key(|(_, host)| {
+            (host.failed.load(Ordering::Relaxed), host.closed().is_some(), host.share_used())
+        })?;
         let host = untried.remove(best);
         host.used.fetch_add(1, Ordering::Relaxed);
         Some(host)
@@ -255,7 +256,7 @@ impl Source for Executors {
     /// Recruits from the least loaded executor. If that fails, tries the next one. Waits for places of other users only if no
     /// executor has a free one.
     fn recruit(&self, id: InterpreterId) -> Result<Recruit, RecruitError> {
-        let mut failures = Vec::new();
+        let (mut failures, mut is_closed) = (Vec::new(), false);
         let hosts = self.hosts.all();
         let only_one = hosts.len() == 1;
         for waits in if only_one { &[true][..] } else { &[false, true] } {
@@ -265,7 +266,10 @@ impl Source for Executors {
                 let request = self.next_request.fetch_add(1, Ordering::Relaxed);
                 match host.recruit(id, request, self.program, *waits) {
                     Ok(recruit) => return Ok(recruit),
-                    Err(error) => failures.push((host.address.to_string(), error.to_string())),
+                    Err(error) => {
+                        is_closed |= matches!(error, RecruitError::Closed(_));
+                        failures.push((host.address.to_string(), error.to_string()));
+                    }
                 }
             }
         }
@@ -273,7 +277,8 @@ impl Source for Executors {
             return Err(RecruitError::Unreachable(lock(&self.hosts.lack).clone()));
         }
         let last: BTreeMap<String, String> = failures.into_iter().collect();
-        Err(RecruitError::Unreachable(last.into_values().collect::<Vec<_>>().join("; ")))
+        let why = last.into_values().collect::<Vec<_>>().join("; ");
+        Err(if is_closed { RecruitError::Closed(why) } else { RecruitError::Unreachable(why) })
     }
 
     fn shares(&self) -> Vec<(Vec<InterpreterId>, u32)> {
@@ -288,6 +293,10 @@ impl Source for Executors {
         let wait = |host: &Arc<Host>| match host.session.try_lock().as_deref() {
             Ok(SessionState::Open(session)) => (*lock(&session.waits)).map(|usage| format!("{}: {usage}", host.called)),
             _ => None,
+        };
+        let wait = |host: &Arc<Host>| {
+            let closed = host.closed().map(|why| format!("{} is closed: {why}", host.called));
+            closed.or_else(|| wait(host))
         };
         let waits: Vec<String> = self.hosts.all().iter().filter_map(wait).collect();
         (!waits.is_empty()).then(|| waits.join("; "))
@@ -386,6 +395,14 @@ impl Host {
         }
     }
 
+    /// Why its owner has closed it, as far as is known. `None`: it is open.
+    fn closed(&self) -> Option<String> {
+        match self.session.try_lock().as_deref() {
+            Ok(SessionState::Open(session)) => lock(&session.closed).clone(),
+            _ => None,
+        }
+    }
+
     /// The used part of the offer, in thousandths. The largest value if nothing is offered.
     fn share_used(&self) -> u32 {
         let capacity = self.capacity.load(Ordering::Relaxed);
@@ -401,6 +418,10 @@ impl Host {
         waits: bool,
     ) -> Result<Recruit, RecruitError> {
         let session = self.open().inspect_err(|_| self.count_back())?;
+        if let Some(error) = self.closed_error(&session) {
+            self.count_back();
+            return Err(error);
+        }
         let agreed = session.agreed.get().expect("an open session has heard the offer").clone();
         let Some(answer) = session.expect(id, request) else {
             self.count_back();
@@ -410,12 +431,21 @@ impl Host {
         let mut requested =
             Requested { host, session: session.clone(), request, program, certificate, answer, released: false };
         tell(&session.link, &ToExecutor::Recruit { request, levels: agreed.levels, program, waits });
-        let (token, certificate) = self.await_answer(&requested.answer)?;
-        let (link, reader) =
-            self.data_link(&session, agreed.levels, token, &certificate).map_err(|error| self.unreachable(&error))?;
+        let answer = self.await_answer(&requested.answer);
+        let (token, certificate) = answer.map_err(|error| self.closed_error(&session).unwrap_or(error))?;
+        let (link, reader) = self.data_link(&session, agreed.levels, token, &certificate).map_err(|error| {
+            // An interpreter that is ended before its data link is there answers nothing.
+            self.closed_error(&session).unwrap_or_else(|| self.unreachable(&error))
+        })?;
         requested.certificate = certificate;
         let name = format!("{}/{}", session.name, id.0);
         Ok(Recruit { link, reader, name, machine: self.called.clone(), agreed, hold: Box::new(requested) })
+    }
+
+    /// The error of a request to an executor whose owner has closed it. `None`: it is open.
+    fn closed_error(&self, session: &Session) -> Option<RecruitError> {
+        let why = lock(&session.closed).clone()?;
+        Some(RecruitError::Closed(format!("{} is closed: {why}", self.called)))
     }
 
     fn await_answer(&self, answer: &Receiver<Answer>) -> Result<([u8; 16], Vec<u8>), RecruitError> {
@@ -500,10 +530,22 @@ impl Host {
         let certificate = called.certificate();
         let (link, reader) = called.link(MAX_CONTROL_BODY)?;
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
-        let (stopped, heard, keep, waits) =
-            (Mutex::default(), AtomicBool::new(true), Mutex::default(), Mutex::default());
-        let session =
-            Arc::new(Session { link, name, shown, certificate, target, agreed, waiting, keep, waits, stopped, heard });
+        let (stopped, heard, keep, waits, closed) =
+            (Mutex::default(), AtomicBool::new(true), Mutex::default(), Mutex::default(), Mutex::default());
+        let session = Arc::new(Session {
+            link,
+            name,
+            shown,
+            certificate,
+            target,
+            agreed,
+            waiting,
+            keep,
+            waits,
+            closed,
+            stopped,
+            heard,
+        });
         let (sender, offer) = channel::<Result<Offer, String>>();
         let (host, reading) = (self.clone(), session.clone());
         thread::Builder::new()
@@ -567,6 +609,7 @@ impl Host {
             },
             Ok(FromExecutor::Share { keep, patience: _ }) => *lock(&session.keep) = Some(keep.unwrap_or(u32::MAX)),
             Ok(FromExecutor::Waits { usage }) => *lock(&session.waits) = usage,
+            Ok(FromExecutor::Closed { why }) => *lock(&session.closed) = why.as_deref().map(printable),
             Ok(FromExecutor::Taken { request }) => session.answer(request, Answer::Taken),
             Ok(FromExecutor::Beat { stopped }) => *lock(&session.stopped) = stopped.into_iter().collect(),
             Err(_) => session.link.close(),
@@ -656,7 +699,10 @@ impl Hold for Requested {
         self.end();
         match self.answer.recv_timeout(WORDS_PATIENCE) {
             Ok(Answer::Ended { how }) => Cause::Died { how },
-            Ok(Answer::Taken) => Cause::Taken,
+            Ok(Answer::Taken) => match lock(&self.session.closed).clone() {
+                Some(why) => Cause::Closed { why },
+                None => Cause::Taken,
+            },
             Ok(_) | Err(RecvTimeoutError::Timeout) => {
                 Cause::Gone { how: format!("its connection ended, and {} does not say why", self.host.called) }
             }
@@ -697,11 +743,12 @@ mod tests {
         let (link, _reader) = Link::new(socket, None, MAX_CONTROL_BODY).unwrap();
         let (agreed, waiting) = (OnceLock::new(), Mutex::new(Some(HashMap::new())));
         let (name, target) = ("lab2".to_owned(), Target::At(([127, 0, 0, 1], 7400).into()));
-        let (stopped, heard, keep, waits) =
-            (Mutex::default(), AtomicBool::new(true), Mutex::default(), Mutex::default());
+        let (stopped, heard, keep, waits, closed) =
+            (Mutex::default(), AtomicBool::new(true), Mutex::default(), Mutex::default(), Mutex::default());
         let text = Authority::create().unwrap().issue(Role::User, "ada").unwrap();
         let (shown, certificate) = (Member::parse(&text, Role::User).unwrap(), Vec::new());
-        let session = Session { link, name, shown, certificate, target, agreed, waiting, keep, waits, stopped, heard };
+        let session =
+            Session { link, name, shown, certificate, target, agreed, waiting, keep, waits, closed, stopped, heard };
         let before = session.expect(InterpreterId(1), 1).unwrap();
         session.end();
         assert!(matches!(before.recv_timeout(START_PATIENCE), Err(RecvTimeoutError::Disconnected)));

@@ -7,8 +7,10 @@
 //! process of the program makes there leads the executor out of it.
 
 mod removing;
+pub mod saved;
 
 use crate::accounts::Account;
+use crate::cage::{SHARED, has_private_memory};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use phalanx_core::wire::machines::MOST_NAME;
 use phalanx_net::private_folder;
@@ -42,6 +44,8 @@ pub struct Folder {
     folder: TempDir,
     /// The account whose folder it is. `None`: that of this user.
     account: Option<Account>,
+    /// The folder that its processes see as `/dev/shm`. `None`: they see that of all.
+    memory: Option<Memory>,
     /// The folder with all folders of this user, if it is in that one.
     _all: Option<All>,
     /// The same folder, opened.
@@ -52,6 +56,35 @@ pub struct Folder {
     file: Mutex<Option<File>>,
     /// Whether files are sent again, and replace those that are there.
     replaces: AtomicBool,
+}
+
+/// A folder in `/dev/shm`. Dropping it removes it.
+#[derive(Debug)]
+struct Memory {
+    path: PathBuf,
+    opened: Dir,
+    /// A lock that shows other executors that the folder is in use.
+    _lock: File,
+}
+
+impl Memory {
+    fn new(name: &str, account: Option<&Account>) -> io::Result<Memory> {
+        clean_memory();
+        let mode = Permissions::from_mode(0o700);
+        let mut folder = tempfile::Builder::new().prefix(name).permissions(mode).tempdir_in(SHARED)?;
+        folder.disable_cleanup(true);
+        let lock = File::from(private_folder::find(folder.path())?);
+        flock(&lock, FlockOperation::LockExclusive)?;
+        account.map_or(Ok(()), |account| account.own(&lock))?;
+        let opened = Dir::from_std_file(lock.try_clone()?);
+        Ok(Memory { path: folder.path().to_owned(), opened, _lock: lock })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let _ = removing::empty(&self.opened).and_then(|()| fs::remove_dir(&self.path));
+    }
 }
 
 /// The folder with all folders of a user. Dropping this removes it if it is empty.
@@ -78,6 +111,11 @@ impl Folder {
     /// The account whose folder it is. `None`: that of this user.
     pub fn account(&self) -> Option<&Account> {
         self.account.as_ref()
+    }
+
+    /// The folder that its processes see as `/dev/shm`. `None`: they see that of all.
+    pub fn memory(&self) -> Option<&Path> {
+        self.memory.as_ref().map(|memory| &*memory.path)
     }
 
     /// Creates it in a folder that other users may write to. If another user has taken the name of the folder for all
@@ -114,9 +152,10 @@ impl Folder {
         folder.disable_cleanup(true); // dropping the folder removes it
         flock(&opened, FlockOperation::LockExclusive)?;
         account.map_or(Ok(()), |account| account.own(&opened))?;
+        let memory = has_private_memory().then(|| Memory::new(&name, account)).transpose()?;
         let (file, replaces, account) = (Mutex::new(None), AtomicBool::new(false), account.cloned());
         let dir = Dir::from_std_file(opened.try_clone()?);
-        Ok(Folder { folder, account, _all: all, opened: dir, _lock: opened, file, replaces })
+        Ok(Folder { folder, account, memory, _all: all, opened: dir, _lock: opened, file, replaces })
     }
 
     pub fn path(&self) -> &Path {
@@ -184,6 +223,29 @@ impl Folder {
         self.acting(replace).inspect_err(|_| self.remove(beside))
     }
 
+    /// Opens a file in it to read. No link leads out of the folder, and no pipe in it holds this up.
+    pub fn read(&self, name: &str) -> io::Result<File> {
+        let mut how = OpenOptions::new();
+        how.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+        let file = self.acting(|| self.opened.open_with(name, &how))?.into_std();
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")),
+        }
+    }
+
+    /// The same, and whether it may be executed.
+    pub fn read_as(&self, name: &str) -> io::Result<(File, bool)> {
+        let file = self.read(name)?;
+        let executable = file.metadata()?.permissions().mode() & 0o100 != 0;
+        Ok((file, executable))
+    }
+
+    /// Looks at the folder with the rights of its account.
+    pub fn reading<T>(&self, look: impl FnOnce(&Dir) -> io::Result<T>) -> io::Result<T> {
+        self.acting(|| look(&self.opened))
+    }
+
     /// Removes a file, if it is there.
     pub fn remove(&self, name: &str) {
         let _ = self.acting(|| self.opened.remove_file(name));
@@ -212,9 +274,19 @@ fn clean_within(shared: &Path) {
     let of_accounts = shared.join(ALL_OF_ACCOUNTS);
     let is_there = of_accounts.exists().then(|| private_folder::make_passable(&of_accounts));
     let accounts = is_there.and_then(Result::ok).map(|opened| (of_accounts, opened, true));
+    if has_private_memory() {
+        clean_memory();
+    }
     for (path, opened, any_account) in opened.into_iter().chain(accounts) {
         let _removed_if_empty = All(path);
         remove_stale(&opened, any_account);
+    }
+}
+
+/// Removes the named memory of programs of killed executors.
+fn clean_memory() {
+    if let Ok(memory) = File::open(SHARED) {
+        remove_stale(&memory.into(), true);
     }
 }
 

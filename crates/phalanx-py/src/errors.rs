@@ -23,6 +23,6 @@ pub fn recruit(error: RecruitError) -> PyErr {
         RecruitError::Level(_) => raise("PolicyError", error),
         RecruitError::Identity(error) => identity(error),
         RecruitError::Unexpected(_) => raise("IdentityError", error),
-        RecruitError::Unreachable(_) | RecruitError::Start(_) => raise("RecruitError", error),
+        RecruitError::Unreachable(_) | RecruitError::Closed(_) | RecruitError::Start(_) => raise("RecruitError", error),
     }
 }

@@ -5,9 +5,10 @@ use crate::grid::at_files;
 use crate::hub::{AtGrid, Hub};
 use crate::policy::Words;
 use crate::space::Serving;
+use phalanx_core::voluntary::{DAY, Hours, Rules, Seen};
 use phalanx_core::wire::Version;
 use phalanx_net::identity::{Member, Role};
-use phalanx_node::cage::{Cage, OwnAccounts, Settings};
+use phalanx_node::cage::{Cage, Limits, OwnAccounts, Settings};
 use phalanx_node::executor as node;
 use phalanx_node::log::{Log, Severity};
 use phalanx_node::membership::{HubsFile, Telling};
@@ -42,16 +43,46 @@ struct Caging {
     register: PathBuf,
     #[pyo3(item)]
     allow_root: bool,
+    #[pyo3(item)]
+    limits: Option<Limiting>,
+    #[pyo3(item)]
+    network: String,
+}
+
+/// What users' processes may use of the machine, as Python passes it.
+#[derive(FromPyObject)]
+struct Limiting {
+    #[pyo3(item)]
+    memory: Option<u64>,
+    #[pyo3(item)]
+    program_memory: Option<u64>,
+    #[pyo3(item)]
+    cpu: Option<u64>,
+    #[pyo3(item)]
+    processes: Option<u64>,
+    #[pyo3(item)]
+    disk: Option<u64>,
+    #[pyo3(item)]
+    places: u64,
+}
+
+impl From<Limiting> for Limits {
+    fn from(said: Limiting) -> Limits {
+        let Limiting { memory, program_memory, cpu, processes, disk, places } = said;
+        Limits { memory, program_memory, cpu, processes, disk, places }
+    }
 }
 
 impl Caging {
     fn settings(self, member: &Member) -> PyResult<Settings> {
         let kind = self.kind.as_deref().map(str::parse).transpose().map_err(PyValueError::new_err::<String>)?;
-        let Caging { python, private, home, grants, variables, accounts, register, .. } = self;
+        let Caging { python, private, home, grants, variables, accounts, register, limits, network, .. } = self;
+        let network = network.parse().map_err(|error: String| raise("PolicyError", error))?;
+        let limits = limits.map(Limits::from);
         let own =
             |(first, last)| OwnAccounts { numbers: first..=last, register, authority: member.authority().to_vec() };
         let accounts = accounts.map(own);
-        Ok(Settings { kind, python, private, home, grants, variables, accounts })
+        Ok(Settings { kind, python, private, home, grants, variables, accounts, limits, network })
     }
 
     fn read(self, member: &Member) -> PyResult<Cage> {
@@ -74,6 +105,67 @@ fn lendable(lending: Lending, cage: &Cage, member: &Member) -> PyResult<node::Le
     Ok(node::Lendable { places, cage, folder })
 }
 
+/// When the machine works for users, as Python passes it: the seconds without a key or a movement of the mouse, the most load of the
+/// owner's programs, the hours of the day in minutes, and whether it works on battery and on a metered network.
+#[derive(FromPyObject)]
+struct RuleWords {
+    #[pyo3(item)]
+    idle_after: Option<f64>,
+    #[pyo3(item)]
+    most_load: Option<f64>,
+    #[pyo3(item)]
+    hours: Vec<(u16, u16)>,
+    #[pyo3(item)]
+    on_battery: bool,
+    #[pyo3(item)]
+    on_metered: bool,
+}
+
+/// Most parts of a day: all of them are told to the hub, in a short text.
+const MOST_HOURS: usize = 8;
+
+impl RuleWords {
+    fn read(self) -> PyResult<Rules> {
+        let RuleWords { idle_after, most_load, hours, on_battery, on_metered } = self;
+        let wrong = |_| PyValueError::new_err("the idle time is no time");
+        let idle_after = idle_after.map(Duration::try_from_secs_f64).transpose().map_err(wrong)?;
+        if hours.len() > MOST_HOURS || hours.iter().any(|(from, to)| *from >= DAY || *to >= DAY) {
+            return Err(PyValueError::new_err(format!("hours are at most {MOST_HOURS} parts of a day")));
+        }
+        let hours = hours.into_iter().map(|(from, to)| Hours { from, to }).collect();
+        Ok(Rules { idle_after, most_load, hours, on_battery, on_metered })
+    }
+}
+
+/// What the sensors see, as Python passes it.
+#[derive(FromPyObject)]
+struct SeenWords {
+    #[pyo3(item)]
+    idle: Option<f64>,
+    #[pyo3(item)]
+    load: Option<f64>,
+    #[pyo3(item)]
+    minute: u16,
+    #[pyo3(item)]
+    on_battery: bool,
+    #[pyo3(item)]
+    is_metered: bool,
+    #[pyo3(item)]
+    is_paused: bool,
+}
+
+impl SeenWords {
+    fn read(self) -> Seen {
+        let SeenWords { idle, load, minute, on_battery, is_metered, is_paused } = self;
+        let idle = idle.map(|idle| Duration::try_from_secs_f64(idle).unwrap_or_default());
+        Seen { idle, load, minute, on_battery, is_metered, is_paused }
+    }
+}
+
+/// What a user uses, for Python: the name, seconds of processor time, seconds of places, how many processes were started, the memory in
+/// bytes, and for each kind that runs its word, how many there are, and for how many seconds.
+type UseRow = (String, f64, f64, u64, u64, Vec<(&'static str, u32, f64)>);
+
 /// The strongest cage that this system has without accounts, in words: its kind, and what it does not keep apart.
 #[pyfunction]
 pub fn cage_here() -> PyResult<(&'static str, Vec<String>)> {
@@ -90,6 +182,9 @@ pub struct Executor {
     /// The kind of cage, and what it lacks on this system.
     #[pyo3(get)]
     cage: String,
+    /// What users' processes may use of the machine, in words, each with how it is enforced.
+    #[pyo3(get)]
+    limits: Vec<String>,
 }
 
 #[pymethods]
@@ -99,7 +194,7 @@ impl Executor {
     /// lines for the machine's owner go to standard error, from this severity on.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, weights=HashMap::new(), command, python, policy, spaces, exports, environment, cage=None, hub=None, grid=None, lending=None, lan=false, log_level))]
+    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, weights=HashMap::new(), command, python, policy, spaces, exports, environment, cage=None, hub=None, grid=None, lending=None, lan=false, jobs=true, rules=None, nice=0, log_level))]
     fn new(
         address: &str,
         identity_file: &str,
@@ -119,6 +214,9 @@ impl Executor {
         grid: Option<AtGrid>,
         lending: Option<Lending>,
         lan: bool,
+        jobs: bool,
+        rules: Option<RuleWords>,
+        nice: u8,
         log_level: &str,
     ) -> PyResult<Executor> {
         let member = match &grid {
@@ -141,8 +239,9 @@ impl Executor {
         };
         cage.check_users(&accepted).map_err(|error| raise("PolicyError", error))?;
         let lendable = lending.map(|lending| lendable(lending, &cage, &member)).transpose()?;
-        let report = cage.report().to_string();
+        let (report, limits) = (cage.report().to_string(), cage.limits());
         let phalanx = Version::default();
+        let rules = rules.map(RuleWords::read).transpose()?.unwrap_or_default();
         let hub = hub.map(|hub| hub.0.clone());
         let options = node::Options {
             capacity,
@@ -158,6 +257,9 @@ impl Executor {
             cage,
             hub,
             lendable,
+            refuses_jobs: !jobs,
+            rules,
+            nice,
         };
         let least: Severity = log_level.parse().map_err(PyValueError::new_err::<String>)?;
         let executor = node::Executor::start(address, member, options, Log::to_standard_error(least));
@@ -170,7 +272,7 @@ impl Executor {
         if let Some((hubs, addresses, facts)) = grid {
             executor.stay(hubs, kept, Telling { addresses, facts, ..Telling::default() })?;
         }
-        Ok(Executor { executor, name, cage: report })
+        Ok(Executor { executor, name, cage: report, limits })
     }
 
     /// How the executor and its hub are, for people. None: it has no hub.
@@ -200,6 +302,32 @@ impl Executor {
     /// Warns in the log when the certificate is near its end, and when it has ended. Call it from time to time.
     fn look_at_certificate(&self, py: Python<'_>) {
         py.detach(|| self.executor.look_at_certificate());
+    }
+
+    /// The sensors have seen this. Returns after what users run here has ended, if the rules say so.
+    fn observe(&self, py: Python<'_>, seen: SeenWords) {
+        py.detach(|| self.executor.observe(&seen.read()));
+    }
+
+    /// Closes the machine to users if its sensors say nothing any more. Call it from time to time.
+    fn look_at_owner(&self, py: Python<'_>) {
+        py.detach(|| self.executor.look_at_owner());
+    }
+
+    /// Why nobody is served now. None: users are.
+    #[getter]
+    fn closed(&self) -> Option<String> {
+        self.executor.closed()
+    }
+
+    /// What each user uses now and has used since the start, and the seconds of processor time of all users together.
+    fn used(&self, py: Python<'_>) -> (Vec<UseRow>, f64) {
+        let (rows, all) = py.detach(|| self.executor.used());
+        let row = |it: phalanx_node::executor::Use| {
+            let live = it.live.into_iter().map(|(what, count, lasts)| (what, count, lasts.as_secs_f64())).collect();
+            (it.user, it.processor.as_secs_f64(), it.places.as_secs_f64(), it.started, it.resident, live)
+        };
+        (rows.into_iter().map(row).collect(), all.as_secs_f64())
     }
 
     /// Ends every interpreter and stops serving.

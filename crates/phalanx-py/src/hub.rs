@@ -4,22 +4,33 @@ use crate::errors::{identity, raise};
 use crate::grid::{Dialler, at_files};
 use phalanx_core::hub::Token;
 use phalanx_core::level::Level;
-use phalanx_core::wire::hub::{Facts, GuestRow, LoanRow, LoanTerms, RelayedRow, Row, Running, Status, StatusRow};
+use phalanx_core::wire::hub::{
+    DayRow, Facts, GuestRow, LoanRow, LoanTerms, RelayedRow, Row, Running, Status, StatusRow, UsedBy,
+};
 use phalanx_net::identity::{Authority, Member, Role, first_certificate, role_and_name, to_hex};
 use phalanx_node::hub as node;
 use phalanx_node::log::{Log, Severity};
 use phalanx_node::membership::{
-    self, AskError, AtHub, Joined, NewHub, Paths, come_back, join, join_as_hub, open_again, why,
+    self, AskError, AtHub, Joined, NewHub, Paths, come_back, from_json, join, join_as_hub, open_again, to_json, why,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBytes, PyString};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-fn asked(error: AskError) -> PyErr {
+/// The exception for what this process's own hub does not do.
+fn refused(error: node::HubError) -> PyErr {
+    match error {
+        node::HubError::Elsewhere | node::HubError::Full(_) => raise("RecruitError", error),
+        _ => raise("IdentityError", error),
+    }
+}
+
+/// The exception for a request that has failed.
+pub fn asked(error: AskError) -> PyErr {
     match error {
         AskError::Unreachable(_) | AskError::Ended(_) | AskError::Elsewhere(_) => raise("RecruitError", error),
         AskError::Refused(_) | AskError::NoMember(_) | AskError::Identity(_) => raise("IdentityError", error),
@@ -64,6 +75,13 @@ pub fn found_member<'py>(
     Ok(PyString::new(py, &issuer.issue_for(role, name, Some(lasts)).map_err(identity)?))
 }
 
+/// An input of a job.
+#[derive(FromPyObject)]
+enum Given {
+    Bytes(Vec<u8>),
+    File(PathBuf),
+}
+
 /// A hub. It serves once an executor or a [`HubServer`] has it.
 #[pyclass(frozen)]
 pub struct Hub(pub Arc<node::Hub>);
@@ -73,19 +91,21 @@ impl Hub {
     /// Opens the hub in the folder of a grid. `owners` are the names of users who may invite and expel. Others reach it at these
     /// `addresses`.
     #[new]
-    #[pyo3(signature = (folder, *, grid, owners, addresses, log_level = "info"))]
+    #[pyo3(signature = (folder, *, grid, owners, addresses, least_cage = None, log_level = "info"))]
     fn new(
         py: Python<'_>,
         folder: PathBuf,
         grid: &str,
         owners: Vec<String>,
         addresses: Vec<String>,
+        least_cage: Option<&str>,
         log_level: &str,
     ) -> PyResult<Hub> {
+        let least_cage = least_cage.map(str::parse).transpose().map_err(PyValueError::new_err::<String>)?;
         let least: Severity = log_level.parse().map_err(PyValueError::new_err::<String>)?;
         let open = || {
             let settings = node::Place::new(&folder).settings(grid, &owners, addresses)?;
-            node::Hub::open(settings, Log::to_standard_error(least))
+            node::Hub::open(node::Settings { least_cage, ..settings }, Log::to_standard_error(least))
         };
         let named = |error| raise("IdentityError", format!("the hub in {} does not open: {error}", folder.display()));
         py.detach(open).map(Hub).map_err(named)
@@ -95,6 +115,50 @@ impl Hub {
     fn invite(&self, py: Python<'_>, by: &str, role: &str, uses: u32, seconds: u64) -> PyResult<String> {
         let token = py.detach(|| self.0.invite(by, role, uses, seconds));
         token.map(|token| token.to_string()).map_err(|error| raise("IdentityError", error))
+    }
+
+    /// The user of a bearer token.
+    fn bearer(&self, py: Python<'_>, token: &str) -> PyResult<String> {
+        py.detach(|| self.0.bearer(token)).map_err(|error| raise("IdentityError", error))
+    }
+
+    /// Answers a request of a user about jobs: a message of `ToHubJobs` as JSON. Returns one of `FromHubJobs`.
+    fn ask_for(&self, py: Python<'_>, user: &str, request: &str) -> PyResult<String> {
+        let request = from_json(request).map_err(PyValueError::new_err)?;
+        let answer = py.detach(|| self.0.ask_for(user, request)).map_err(refused)?;
+        Ok(to_json(&answer))
+    }
+
+    /// Submits a job of a user, with these inputs: the name there, and bytes or the path of a file here. Returns its number.
+    fn submit_for(&self, py: Python<'_>, user: &str, spec: &str, inputs: Vec<(String, Given)>) -> PyResult<u64> {
+        let spec = from_json(spec).map_err(PyValueError::new_err)?;
+        let given = |it| match it {
+            Given::Bytes(bytes) => node::Given::Bytes(bytes),
+            Given::File(path) => node::Given::File(path),
+        };
+        let inputs = inputs.into_iter().map(|(name, it)| (name, given(it))).collect();
+        py.detach(|| self.0.submit_for(user, spec, inputs)).map_err(refused)
+    }
+
+    /// Reads a content of a user, which is JSON: so many bytes at most, from this one on.
+    fn read_for<'py>(
+        &self,
+        py: Python<'py>,
+        user: &str,
+        content: &str,
+        start: u64,
+        most: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let content = from_json(content).map_err(PyValueError::new_err)?;
+        let bytes = py.detach(|| self.0.read_for(user, &content, start, most))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// The certificates and the key with which it speaks HTTPS under these names for so many days, as PEM.
+    fn serving<'py>(&self, py: Python<'py>, names: Vec<String>, days: u32) -> PyResult<Bound<'py, PyString>> {
+        let lasts = Duration::from_secs(u64::from(days) * 24 * 3600);
+        let pem = self.0.serving(&names, lasts).map_err(|error| raise("IdentityError", error))?;
+        Ok(PyString::new(py, &pem))
     }
 
     /// Whether the hub has ended because it could not store a change.
@@ -232,8 +296,9 @@ pub fn hub_members(
 /// What an executor runs of one kind, for Python: the user, what it is, the level of the links, whether they are relayed, how many there
 /// are, and bytes a second.
 type RunningRow = (String, &'static str, Option<&'static str>, bool, u32, u64);
-/// What an executor has told, for Python: its places, those in use, what it runs, how many kinds were left out, and losses.
-type ToldRow = (u32, u32, Vec<RunningRow>, u32, u64, String);
+/// What an executor has told, for Python: its places, those in use, what it runs, how many kinds were left out, losses, and why it is
+/// closed.
+type ToldRow = (u32, u32, Vec<RunningRow>, u32, u64, String, String);
 /// An executor, for Python: its name, whether it is here, since when, and what it has told.
 type ExecutorRow = (String, bool, u64, Option<ToldRow>);
 /// A relayed link, for Python: the role and name of both ends, bytes, and seconds.
@@ -243,8 +308,8 @@ fn running(Running { user, what, level, is_relayed, count, rate }: Running) -> R
     (user, what.name(), level.map(Level::name), is_relayed, count, rate)
 }
 
-fn told(Status { capacity, used, running: all, more, lost, last_loss }: Status) -> ToldRow {
-    (capacity, used, all.into_iter().map(running).collect(), more, lost, last_loss)
+fn told(Status { capacity, used, running: all, more, lost, last_loss, closed }: Status) -> ToldRow {
+    (capacity, used, all.into_iter().map(running).collect(), more, lost, last_loss, closed)
 }
 
 /// What the executors of a grid run; the links that the hub relays, those with most bytes first; how many it relays; and the bytes
@@ -260,6 +325,33 @@ pub fn hub_status(
     let relay = |RelayedRow { ends: [one, other], bytes, seconds }: RelayedRow| (one, other, bytes, seconds);
     let executors = found.executors.into_iter().map(executor).collect();
     Ok((executors, found.relayed.into_iter().map(relay).collect(), found.relays, found.bytes))
+}
+
+/// What a user has used of an executor, for Python: the user, the kind of work, milliseconds of places and of processors, millijoules, and
+/// how many processes were started.
+type UsedRow = (String, &'static str, u64, u64, u64, u64);
+/// What an executor has worked on a day, for Python: the day, in days since 1970, the executor, the milliseconds of places that it has
+/// offered, and what each user has used.
+type WorkedRow = (u32, String, u64, Vec<UsedRow>);
+
+/// What executors have worked since this day, in days since 1970.
+#[pyfunction]
+pub fn hub_history(py: Python<'_>, dialler: Dialler, hubs: Vec<String>, since: u32) -> PyResult<Vec<WorkedRow>> {
+    let rows = at_hub(py, dialler, &hubs, |hub| hub.history(since))?;
+    let used = |UsedBy { user, what, sums }: UsedBy| {
+        (user, what.name(), sums.places, sums.processor, sums.energy, sums.started)
+    };
+    let row = |DayRow { day, executor, offered, uses }: DayRow| {
+        (day, executor, offered, uses.into_iter().map(used).collect())
+    };
+    Ok(rows.into_iter().map(row).collect())
+}
+
+/// A bearer token of the user, for so many seconds. No hub is asked.
+#[pyfunction]
+pub fn user_token(dialler: Dialler, seconds: u64) -> PyResult<String> {
+    let token = dialler.read_member()?.member().bearer(Duration::from_secs(seconds));
+    token.map_err(|error| raise("IdentityError", error))
 }
 
 /// An invitation for so many members in this role, for so many seconds, as the token that is typed.

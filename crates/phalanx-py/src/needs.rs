@@ -4,12 +4,12 @@ use phalanx_core::hub::Needs;
 use phalanx_core::wire::hub::Facts;
 use pyo3::prelude::*;
 
-/// What a program needs, as Python passes it: cores, memory in bytes, GPUs, software and labels.
-pub type NeedsRow = (u64, u64, u64, Vec<String>, Vec<String>);
+/// What a program needs, as Python passes it: cores, memory in bytes, GPUs, software, labels, and the word of a cage.
+pub type NeedsRow = (u64, u64, u64, Vec<String>, Vec<String>, String);
 
 /// The needs that Python passes.
-pub fn to_needs((cores, memory, gpus, software, labels): NeedsRow) -> Needs {
-    Needs { cores, memory, gpus, software, labels }
+pub fn to_needs((cores, memory, gpus, software, labels, cage): NeedsRow) -> Needs {
+    Needs { cores, memory, gpus, software, labels, cage: cage.parse().unwrap_or_default() }
 }
 
 /// Whether a text can be the name of a program, or a label.

@@ -10,17 +10,18 @@ use phalanx_core::spmd::Limit;
 use phalanx_core::wire::machines::Exit;
 use phalanx_net::address::Address;
 use phalanx_net::identity::{Extent, Role, Scope};
-use phalanx_node::ranks::job::{Block, Checkpoints, Hosts, Job, LaunchError, Staged};
+use phalanx_node::ranks::job::{Block, Checkpoints, Hosts, Job, LaunchError, Newcomers, Staged, Survive};
 use phalanx_node::ranks::launcher::{self as node, Report};
 use phalanx_node::ranks::output::Look;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Executors: their addresses, the user's identity and whom it expects, the token of the user's program, the policy, the most
-/// ranks on each, and the services that are delegated to them.
-type Executors = (Vec<String>, Dialler, [u8; 16], Words, Option<u32>, Vec<String>);
+/// ranks on each, the services that are delegated to them, and a function that returns the first two as they are later.
+type Executors = (Vec<String>, Dialler, [u8; 16], Words, Option<u32>, Vec<String>, Option<Py<PyAny>>);
 
 /// A process that has ended: its rank, its exit code (negative: a signal; none: unknown), and why.
 type Ended = (u32, Option<i32>, String);
@@ -38,11 +39,12 @@ impl Launcher {
     /// the level of links between its ranks, which then share no memory. `checkpoints`: for a BSP program, the supersteps
     /// between two checkpoints if the user gave a number, and the most restarts without a new checkpoint. `move_slow`: leave
     /// machines that take so many times as long as others in so many steps. `patience`: a process that was stopped for this
-    /// many seconds counts as lost.
+    /// many seconds counts as lost. `survive`: the program saves files of its own; the most restarts without a new checkpoint, and
+    /// the folder that keeps the checkpoints.
     #[new]
     #[pyo3(signature = (
         programs, *, environment, prefix, terminals, colours, shown, input, folder, output, keep_going, executors, files,
-        apart, checkpoints, move_slow, patience
+        apart, checkpoints, move_slow, patience, survive
     ))]
     #[expect(clippy::too_many_arguments)]
     fn new(
@@ -63,6 +65,7 @@ impl Launcher {
         checkpoints: Option<(Option<u32>, u32)>,
         move_slow: Option<(f64, u32)>,
         patience: Option<f64>,
+        survive: Option<(u32, Option<PathBuf>)>,
     ) -> PyResult<Launcher> {
         let apart = apart.map(|word| word.parse::<Level>().map_err(PyValueError::new_err)).transpose()?;
         let block = |(processes, command)| Block { processes, command, folder: folder.clone() };
@@ -74,7 +77,9 @@ impl Launcher {
         let checkpoints = checkpoints.map(|(every, restarts)| Checkpoints { every, restarts, move_slow });
         let hosts = executors.map(to_hosts).transpose()?;
         let patience = patience.map(|seconds| to_duration(seconds, "patience")).transpose()?;
-        let job = Job { programs, environment, look, keep_going, hosts, apart, files, checkpoints, input, patience };
+        let survive = survive.map(|(restarts, folder)| Survive { restarts, folder });
+        let job =
+            Job { programs, environment, look, keep_going, hosts, apart, files, checkpoints, survive, input, patience };
         match interruptibly(py, move || node::Launcher::start(job))? {
             Ok(launcher) => Ok(Launcher(launcher)),
             Err(error @ LaunchError::Start(_)) => Err(raise("LaunchError", error)),
@@ -106,7 +111,7 @@ impl Launcher {
     }
 }
 
-fn to_hosts((addresses, dialler, program, policy, most, services): Executors) -> PyResult<Hosts> {
+fn to_hosts((addresses, dialler, program, policy, most, services, find): Executors) -> PyResult<Hosts> {
     let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
     let addresses = addresses.map_err(|error| raise("RecruitError", error))?;
     let mut scope = Scope::default();
@@ -114,5 +119,16 @@ fn to_hosts((addresses, dialler, program, policy, most, services): Executors) ->
         let service = service.parse().map_err(|error: String| raise("IdentityError", error))?;
         scope.add(service, Extent::All).map_err(identity)?;
     }
-    Ok(Hosts { addresses, dialler: dialler.read(Role::User)?, program, policy: policy.read()?, most, scope })
+    let newcomers = find.map(|find| Newcomers(Arc::new(move || find_now(&find))));
+    let (dialler, policy) = (dialler.read(Role::User)?, policy.read()?);
+    Ok(Hosts { addresses, dialler, program, policy, most, scope, newcomers })
+}
+
+/// Asks Python for the executors that there are now. An error is as good as none: the program goes on to wait.
+fn find_now(find: &Py<PyAny>) -> Option<(Vec<Address>, phalanx_node::dialler::Dialler)> {
+    Python::try_attach(|py| {
+        let (addresses, dialler): (Vec<String>, Dialler) = find.call0(py).ok()?.extract(py).ok()?;
+        let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
+        Some((addresses.ok()?, dialler.read(Role::User).ok()?))
+    })?
 }

@@ -18,7 +18,7 @@ impl Engine {
         let loss = format!("{} {cause}", interpreter.name);
         self.record(Fact::Lost { interpreter: id, cause: cause.to_string(), tasks: interpreter.tasks() });
         self.remember_loss(loss.clone());
-        if let Some(head) = interpreter.in_flight.front_mut().filter(|_| cause != Cause::Taken) {
+        if let Some(head) = interpreter.in_flight.front_mut().filter(|_| !cause.is_taken()) {
             // Firings run in order, so only the first one can be at fault.
             for work in std::iter::once(&mut head.work).chain(&mut head.more) {
                 work.killed.push(loss.clone());
@@ -60,6 +60,16 @@ impl Engine {
         let (tokens, _) = work.tokens.slice(work.start, work.tokens.count().min(1));
         let bytes = tokens.bytes() / u64::from(tokens.count().max(1)); // tokens that share one pickle: their average size
         self.settle(work.run, task, Outcome::Culprit { task, bytes, killed: work.killed });
+    }
+
+    /// No interpreter can be recruited now. `is_closed`: machines of which one could be had open again.
+    pub(super) fn on_recruit_failed(&mut self, now: Duration, reason: String, is_closed: bool) {
+        self.recruiting = self.recruiting.saturating_sub(1);
+        self.record(Fact::RecruitFailed { reason: reason.clone() });
+        self.last_failure = Some(reason.clone());
+        self.remember_loss(reason);
+        self.note_closed(now, is_closed);
+        self.wait_if_alone(now);
     }
 
     pub(super) fn recruit_missing(&mut self, now: Duration) {

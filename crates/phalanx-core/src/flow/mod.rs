@@ -227,13 +227,8 @@ impl Engine {
                 self.interpreters.insert(id, Interpreter::new(name, now));
                 self.fire(now);
             }
-            Event::RecruitFailed { reason } => {
-                self.recruiting = self.recruiting.saturating_sub(1);
-                self.record(Fact::RecruitFailed { reason: reason.clone() });
-                self.last_failure = Some(reason.clone());
-                self.remember_loss(reason);
-                self.wait_if_alone(now);
-            }
+            Event::RecruitFailed { reason } => self.on_recruit_failed(now, reason, false),
+            Event::Closed { reason } => self.on_recruit_failed(now, reason, true),
             Event::Message { id, message, body } => self.on_message(now, id, message, body),
             Event::Heard { id } => self.on_heard(now, id),
             Event::Alive { id } => self.on_alive(id),

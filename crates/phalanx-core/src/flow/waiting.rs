@@ -17,6 +17,10 @@ pub struct Waiting {
     /// When to recruit again.
     again: Duration,
     pause: Duration,
+    /// Whether the last attempt failed because owners have closed machines for a while.
+    is_closed: bool,
+    /// Whether any attempt has failed for that, so that the address is right.
+    was_closed: bool,
 }
 
 impl Waiting {
@@ -33,7 +37,7 @@ impl Waiting {
 
 impl Engine {
     /// Without any interpreter, recruiting is retried until `patience` is over. Then the open runs end with an error.
-    /// If there never was an interpreter, the address is wrong, and they end at once.
+    /// If there never was an interpreter, the address is wrong, and they end at once. While owners have closed machines, runs wait.
     pub(super) fn wait_if_alone(&mut self, now: Duration) {
         if !self.interpreters.is_empty() || self.recruiting > 0 {
             return;
@@ -43,12 +47,23 @@ impl Engine {
         if first {
             self.waiting.again = now + FIRST_PAUSE;
         }
-        let patience = if self.recruited { self.config.patience } else { Duration::ZERO };
-        self.abandon(now, since, patience);
+        let patience = if self.recruited || self.waiting.was_closed { self.config.patience } else { Duration::ZERO };
+        if !self.waiting.is_closed {
+            self.abandon(now, since, patience);
+        }
         let waits = now.saturating_sub(since) < patience || self.runs.values().any(|run| !run.has_ended());
         if waits && self.waiting.is_due(now) {
             self.recruit_missing(now);
         }
+    }
+
+    /// Notes whether machines are closed for a while. The patience begins when none is closed any more.
+    pub(super) fn note_closed(&mut self, now: Duration, is_closed: bool) {
+        if is_closed || self.waiting.is_closed {
+            self.waiting.since = Some(now);
+        }
+        self.waiting.is_closed = is_closed;
+        self.waiting.was_closed |= is_closed;
     }
 
     /// Whether recruiting will be retried although no interpreter is there now. For tests.

@@ -3,8 +3,8 @@
 //! The driver proves the identity of the asking peer, signs certificates, stores changes before it answers, and keeps the time.
 //! Times are seconds since 1970, because they outlast the hub's process.
 
+mod history;
 mod lending;
-mod needs;
 mod owners;
 mod record;
 mod seeking;
@@ -13,14 +13,17 @@ mod status;
 mod tests;
 mod token;
 
+pub use crate::needs::{HAS, LONGEST_WORD, MOST_WORDS, Needs, are_words, is_word};
+pub use history::Day;
 pub use lending::{LENT_BY, LENT_TO, Loan, MAY_LEND, MOST_ACCEPTED, MOST_LENT, MOST_LOANS, MOST_PLACES, Telling};
-pub use needs::{HAS, LONGEST_WORD, MOST_WORDS, Needs, are_words, is_word};
 pub use owners::OWNER;
 pub use record::{Change, Good, Id, Invitation, Member, State, Who};
 pub use seeking::{Found, Question};
-pub use token::{Token, TokenError};
+pub use token::{Token, TokenError, from_letters, to_letters};
 
+use crate::cage::{self, CAGE, GAPS, Kind};
 use crate::wire::hub::{Facts, HubAt, MOST_ROWS, Row, Status};
+use history::History;
 use lending::Lending;
 use seeking::{Answers, Sought};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -42,6 +45,8 @@ const CLOCKS: u64 = 24 * 3600;
 const HUB: &str = "hub";
 /// The fact by which the hub marks its own executor. The engine removes this fact when any other member tells it.
 pub const AT_HUB: &str = "at hub";
+/// The fact of an executor that tells why it works for nobody now.
+pub const CLOSED: &str = "closed";
 /// The fact of a hub that tells whether it leads.
 pub const LEADS: &str = "leads";
 
@@ -102,6 +107,21 @@ pub enum Refusal {
     /// There is no loan to this grid.
     #[error("nothing is lent to a grid called {0}; the loans are shown by: phalanx lend --list")]
     NoLoan(String),
+    /// The cage of an executor keeps less apart than the grid wants.
+    #[error(
+        "this grid takes only machines with a cage that is at least {} (phalanx up --least-cage), and that of {name} is {}{gaps}; where the kernel has no Landlock, an executor of root with --accounts FIRST-LAST counts as files",
+        .least.name(), .has.name()
+    )]
+    Cage {
+        /// The executor.
+        name: String,
+        /// What it has.
+        has: Kind,
+        /// What the grid wants.
+        least: Kind,
+        /// What its cage lacks, in its words, after a colon.
+        gaps: String,
+    },
     /// These are no terms of a loan.
     #[error("{0}")]
     Loan(String),
@@ -156,6 +176,10 @@ pub struct Hub {
     hubs: Vec<HubAt>,
     /// Since when those of them are away that do not answer.
     away: BTreeMap<String, u64>,
+    /// How much the cages of executors must keep apart at least.
+    least_cage: Kind,
+    /// What executors have worked.
+    history: History,
 }
 
 impl Hub {
@@ -170,7 +194,27 @@ impl Hub {
             }
             Change::Loan(grid, Some(loan)) => drop(self.lending.loans.insert(grid, *loan)),
             Change::Loan(grid, None) => drop(self.lending.loans.remove(&grid)),
-            Change::List(_) => {} // the driver's
+            Change::List(_) | Change::Job(_) => {} // the driver's
+            Change::LeastCage(least) => self.least_cage = least,
+            Change::Day(day, executor, found) => self.history.fill(day, executor, found.map(|found| *found)),
+        }
+    }
+
+    /// From now on, executors that keep less apart do not enter. Those that are here stay until their link ends.
+    pub fn require_cage(&mut self, least: Kind) -> Vec<Change> {
+        if self.least_cage == least {
+            return Vec::new();
+        }
+        self.least_cage = least;
+        vec![Change::LeastCage(least)]
+    }
+
+    fn check_cage(&self, who: &Who, facts: &Facts) -> Result<(), Refusal> {
+        let (has, least) = (cage::told(facts.get(CAGE)), self.least_cage);
+        let gaps = facts.get(GAPS).map_or_else(String::new, |gaps| format!(": {gaps}"));
+        match has >= least {
+            true => Ok(()),
+            false => Err(Refusal::Cage { name: who.name.clone(), has, least, gaps }),
         }
     }
 
@@ -459,9 +503,12 @@ impl Hub {
         addresses: Vec<String>,
         mut facts: Facts,
     ) -> Result<(), Refusal> {
+        if who.role != HUB {
+            self.check_cage(who, &facts)?;
+        }
         let member = self.members.get_mut(who).filter(|it| it.state.is_in());
         let member = member.ok_or_else(|| Refusal::NoMember(who.name.clone()))?;
-        facts.retain(|name, _| ![AT_HUB, LENT_TO, OWNER].contains(&name.as_str()) && !name.starts_with(HAS));
+        facts.retain(|name, _| ![AT_HUB, CLOSED, LENT_TO, OWNER].contains(&name.as_str()) && !name.starts_with(HAS));
         if member.is_founder {
             facts.insert(AT_HUB.to_owned(), "yes".to_owned());
         }
@@ -519,6 +566,8 @@ impl Hub {
         };
         self.lending.mark(who, &mut facts);
         self.mark_owner(who, &mut facts);
+        let closed = present.and_then(|it| it.status.as_ref()).map(|status| status.closed.clone());
+        closed.filter(|why| !why.is_empty()).map(|why| facts.insert(CLOSED.to_owned(), why));
         let since = present.map_or(member.seen, |it| it.since);
         Row { role, name, addresses, is_here: present.is_some(), since, until, facts }
     }

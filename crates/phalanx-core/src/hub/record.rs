@@ -1,7 +1,9 @@
 //! What a hub stores: invitations and members.
 
-use super::{CLOCKS, Loan};
+use super::{CLOCKS, Day, Loan};
+use crate::cage::Kind;
 use crate::wire::hub::Facts;
+use crate::wire::job_records::JobChange;
 use serde::{Deserialize, Serialize};
 
 /// The digest of an invitation's secret. The store has only this digest, so a reader of the store learns no token.
@@ -147,4 +149,10 @@ pub enum Change {
     Loan(String, Option<Box<Loan>>),
     /// The newest list of revoked certificates, as a hub has signed it. The next hub that leads begins with it.
     List(String),
+    /// A job, or a process of one.
+    Job(JobChange),
+    /// How much the cages of executors must keep apart at least.
+    LeastCage(Kind),
+    /// What an executor has worked on a day. `None`: the day is not kept by itself any more.
+    Day(u32, String, Option<Box<Day>>),
 }

@@ -36,7 +36,7 @@ impl Hub {
 mod tests {
     use super::super::tests::{asking, good, hub};
     use super::*;
-    use crate::hub::{Facts, Id};
+    use crate::hub::{CLOSED, Facts, Id};
 
     const ID: Id = [1; 32];
 
@@ -62,6 +62,10 @@ mod tests {
         assert_eq!((names(&rows), goes_on), (vec!["ws7", "ws8"], false));
         assert_eq!((rows[0].is_here, rows[0].since, &rows[0].status), (true, 2, &Some(status)));
         assert_eq!((rows[1].is_here, &rows[1].status), (false, &None));
+        let fact = |hub: &Hub| hub.rows(None).0.into_iter().find_map(|row| row.facts.get(CLOSED).cloned());
+        assert_eq!(fact(&hub), None);
+        hub.runs(7, &ws7.who, Status { closed: "its owner uses it".into(), ..Status::default() });
+        assert_eq!(fact(&hub).as_deref(), Some("its owner uses it"), "members see it too");
         hub.enter(3, 9, &ws7.who, Vec::new(), Facts::new()).expect("is a member");
         assert_eq!(hub.statuses(None).0[0].status, None, "it has started again");
         hub.go(4, 9, &ws7.who);

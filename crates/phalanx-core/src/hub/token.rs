@@ -117,7 +117,8 @@ fn check(bytes: &[u8]) -> [u8; 4] {
 }
 
 /// Base64 with the letters of RFC 4648, section 5, without padding.
-fn to_letters(bytes: &[u8]) -> String {
+/// Bytes as letters of a terminal: base64url without padding.
+pub fn to_letters(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
         let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
@@ -127,7 +128,8 @@ fn to_letters(bytes: &[u8]) -> String {
     text
 }
 
-fn from_letters(text: &str) -> Option<Vec<u8>> {
+/// The bytes of [`to_letters`]. `None`: these are no such letters, or more than a token has.
+pub fn from_letters(text: &str) -> Option<Vec<u8>> {
     let values = text.bytes().map(|letter| LETTERS.iter().position(|it| *it == letter).map(|value| value as u32));
     let values: Vec<u32> = if text.len() <= LONGEST { values.collect::<Option<_>>()? } else { return None };
     let mut bytes = Vec::new();

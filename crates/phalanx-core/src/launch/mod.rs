@@ -5,6 +5,7 @@
 
 mod agreements;
 mod ending;
+mod gathering;
 mod meeting;
 mod moving;
 mod ports;
@@ -23,6 +24,7 @@ use crate::wire::ranks::{Entry, FromRank, Listens, MOST_CERTIFICATE, MOST_TEXT, 
 use crate::wire::universe::Wanted;
 use agreements::Agreements;
 use ending::Ending;
+use gathering::Gathering;
 use meeting::Meetings;
 use moving::Moving;
 use ports::{Asker, Ports};
@@ -58,6 +60,12 @@ pub enum Command {
     Restart { without: Vec<usize>, leave: Option<usize> },
     /// The restart elsewhere failed: restart the processes where they were. The same calls follow.
     Return,
+    /// Ask all machines for their ranks' files of a step. [`Launch::on_fetched`] follows for each.
+    Fetch { step: u64 },
+    /// All machines have sent theirs: make a checkpoint of them. [`Launch::on_kept`] follows.
+    Keep { step: u64 },
+    /// Machines may remove files of older steps, except those that they are sending.
+    Release { step: u64 },
     /// All processes have ended. This is the exit code of the program.
     Finish { code: i32 },
 }
@@ -79,6 +87,8 @@ pub struct Options {
     pub keep_going: bool,
     /// How often a program that makes checkpoints is restarted without a new checkpoint in between.
     pub restarts: u32,
+    /// The program saves files of its own, and is restarted from them: the step that it begins from, 0 for its beginning.
+    pub survives: Option<u64>,
     /// Why the program cannot spawn processes; `None` if it can.
     pub fixed: Option<String>,
     /// Why its processes cannot move to other machines; `None` if they can.
@@ -123,6 +133,7 @@ pub struct Launch {
     ending: Option<Ending>,
     restart: Restart,
     moving: Moving,
+    gathering: Gathering,
     /// Losses that processes which join later must hear of.
     losses: Vec<ToRank>,
     meetings: Meetings,
@@ -164,7 +175,8 @@ impl Rank {
 impl Launch {
     /// A program whose processes are about to be started.
     pub fn new(options: Options) -> Launch {
-        let restart = Restart::new(options.restarts);
+        let mut restart = Restart::new(options.restarts);
+        options.survives.into_iter().for_each(|step| restart.begin_from(step));
         let mut launch = Launch {
             now: Duration::ZERO,
             options,
@@ -178,6 +190,7 @@ impl Launch {
             ending: None,
             restart,
             moving: Moving::default(),
+            gathering: Gathering::default(),
             losses: Vec::new(),
             meetings: Meetings::default(),
             commands: Vec::new(),
@@ -192,6 +205,7 @@ impl Launch {
         self.living = self.ranks.len() as u32;
         self.worlds = vec![World { ranks: 0..self.living, living: self.living, state: State::Begun, revoked: false }];
         self.agreements = Agreements::default();
+        self.gathering = Gathering::new(self.ranks.len());
     }
 
     /// Handles a message of a process.
@@ -207,7 +221,7 @@ impl Launch {
             }
             FromRank::Abort { code, text } => self.abort(rank, code, &text),
             FromRank::Saved { superstep } => {
-                self.restart.save(superstep);
+                self.restart.save(superstep.into());
                 self.move_now();
             }
             FromRank::Leave { process, why } => self.wish_to_leave(rank, process, why),
@@ -216,6 +230,7 @@ impl Launch {
             {
                 self.on_nonsense(now, rank);
             }
+            FromRank::Cut { process } => self.lose_connection(rank, process),
             FromRank::Revoke { context, processes } => self.revoke(rank, context, &processes),
             FromRank::Ask { number, question } => self.answer(Asker { rank, number }, question),
             FromRank::Meet { process } => self.meet(rank, process),
@@ -282,7 +297,7 @@ impl Launch {
     /// All processes have been restarted, on these machines.
     pub fn on_restarted(&mut self, now: Duration, options: Options) {
         self.now = now;
-        self.note_places(&options, self.restart.superstep());
+        self.note_places(&options, u32::try_from(self.restart.superstep()).unwrap_or(u32::MAX));
         self.options = options;
         self.begin();
         self.losses.clear();
@@ -389,7 +404,9 @@ impl Launch {
     fn abort(&mut self, rank: u32, code: i32, text: &str) {
         let text: String = escaped(text.trim_end()).chars().take(MOST_TEXT).collect();
         let separator = if text.is_empty() { "" } else { ": " };
-        self.restart.give_up();
+        if !self.restart.is_wanted() {
+            self.restart.give_up(); // a rank that aborts because of a loss is ended for the restart already
+        }
         let what = format!("{} aborted with code {code}{separator}{text}", self.name(rank));
         if self.ending.is_none() {
             self.tell_others(rank, &ToRank::Abort { rank, code, text });
@@ -417,6 +434,19 @@ impl Launch {
         let known = self.ranks[rank as usize].phase == Phase::Joined;
         (if known { &mut self.lost } else { &mut self.failed }).get_or_insert(code);
         self.check_absent(self.ranks[rank as usize].world);
+    }
+
+    /// A rank has lost its connection with another one, while the launcher hears of both. A program that survives losses is
+    /// restarted; another one decides what follows.
+    fn lose_connection(&mut self, rank: u32, process: u32) {
+        let known = self.ranks.get(process as usize).is_some_and(|it| it.end.is_none());
+        if self.options.survives.is_none() || !known || self.ending.is_some() {
+            return;
+        }
+        self.restart.lose();
+        let (one, other) = (self.name(rank), self.name(process));
+        let text = format!("{one} has no connection with {other} any more{}", self.restart.excuse());
+        if self.restart.is_wanted() { self.end_for_restart(text) } else { self.fail(text, 1) }
     }
 
     /// A program that will be restarted gets no time for last output.

@@ -10,7 +10,9 @@ pub struct Restart {
     most: u32,
     tried: u32,
     /// The superstep of the latest checkpoint. 0: the beginning. `None`: the program makes no checkpoints.
-    saved: Option<u32>,
+    saved: Option<u64>,
+    /// The user's word for a superstep.
+    word: &'static str,
     /// A process was lost, and the program is not known to be at fault.
     lost: bool,
     /// Machines that are gone.
@@ -35,11 +37,27 @@ pub struct Again {
 impl Restart {
     pub fn new(most: u32) -> Restart {
         let (gone, left) = (Vec::new(), None);
-        Restart { most, tried: 0, saved: None, lost: false, gone, left, by_loss: false, rests: false, over: false }
+        Restart {
+            most,
+            tried: 0,
+            saved: None,
+            word: "superstep",
+            lost: false,
+            gone,
+            left,
+            by_loss: false,
+            rests: false,
+            over: false,
+        }
+    }
+
+    /// The program saves files of its own, and begins from this step of them.
+    pub fn begin_from(&mut self, step: u64) {
+        (self.saved, self.word) = (Some(step), "step");
     }
 
     /// A checkpoint was made, or a program that makes checkpoints has begun.
-    pub fn save(&mut self, superstep: u32) {
+    pub fn save(&mut self, superstep: u64) {
         if self.saved.is_some_and(|saved| superstep > saved) {
             self.tried = 0;
         }
@@ -65,7 +83,7 @@ impl Restart {
     }
 
     /// The superstep of the latest checkpoint.
-    pub fn superstep(&self) -> u32 {
+    pub fn superstep(&self) -> u64 {
         self.saved.unwrap_or(0)
     }
 
@@ -78,7 +96,7 @@ impl Restart {
     /// Describes the restart for the user.
     pub fn plan(&self) -> String {
         let from = match self.saved {
-            Some(superstep @ 1..) => format!("superstep {superstep}"),
+            Some(superstep @ 1..) => format!("{} {superstep}", self.word),
             _ => "the beginning".to_owned(),
         };
         match self.by_loss {

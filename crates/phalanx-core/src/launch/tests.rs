@@ -2,6 +2,7 @@
 
 mod agreements;
 mod executors;
+mod gathering;
 mod moving;
 mod worlds;
 

@@ -4,7 +4,9 @@
 //! certificate. An executor's link stays open while the executor runs. Bodies have PEM, or a page of rows.
 
 use super::News;
+use super::jobs::{FromHubJobs, ToHubJobs};
 use crate::level::Level;
+pub use crate::needs::Facts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,6 +21,8 @@ pub const MOST_FACTS: usize = 32;
 pub const LONGEST_FACT: usize = 200;
 /// Most entries of what an executor runs. What it runs beside these is counted only.
 pub const MOST_RUNNING: usize = 64;
+/// Most entries of what an executor has worked. Beyond it, those with the least are not told.
+pub const MOST_USES: usize = 200;
 /// Most relayed links that a hub lists.
 pub const MOST_RELAYED: usize = 100;
 /// Most addresses of a member or of a hub.
@@ -63,9 +67,6 @@ pub struct Attending {
     pub members: Vec<String>,
 }
 
-/// What a member tells about its machine: the name of each fact, and the fact as text.
-pub type Facts = BTreeMap<String, String>;
-
 /// Whether facts have an acceptable number and length.
 pub fn are_short(facts: &Facts) -> bool {
     let is_short = |text: &String| text.len() <= LONGEST_FACT;
@@ -75,7 +76,13 @@ pub fn are_short(facts: &Facts) -> bool {
 /// Whether what an executor tells of itself has an acceptable length.
 pub fn is_short(status: &Status) -> bool {
     let are_short = status.running.iter().all(|it| it.user.len() <= LONGEST_FACT);
-    status.running.len() <= MOST_RUNNING && are_short && status.last_loss.len() <= LONGEST_FACT
+    let words = [&status.last_loss, &status.closed];
+    status.running.len() <= MOST_RUNNING && are_short && words.iter().all(|it| it.len() <= LONGEST_FACT)
+}
+
+/// Whether what an executor has worked has an acceptable length.
+pub fn is_short_work(worked: &Worked) -> bool {
+    worked.uses.len() <= MOST_USES && worked.uses.iter().all(|it| it.user.len() <= LONGEST_FACT)
 }
 
 /// Whether these can be the addresses of a member.
@@ -142,6 +149,12 @@ pub enum ToHub {
     /// Over a joining link: the peer asks to be an owner, with the secret of an invitation. A user shows its certificate, and keeps its
     /// key.
     JoinAsOwner { secret: [u8; 16], phalanx: String },
+    /// About jobs.
+    Jobs(ToHubJobs),
+    /// An executor tells what it has worked since its start, because that has grown.
+    Worked(Worked),
+    /// A user asks what executors have worked since this day, in days since 1970, or after the row of this day and executor.
+    History { since: u32, after: Option<(u32, String)> },
 }
 
 /// A message from a hub.
@@ -194,6 +207,10 @@ pub enum FromHub {
     Issued,
     /// The hub is one of these hubs.
     Attended { hubs: Vec<HubAt> },
+    /// About jobs.
+    Jobs(FromHubJobs),
+    /// The body has days, an encoded list of [`DayRow`]. `goes_on`: there are more after the last one.
+    History { goes_on: bool },
 }
 
 /// What an owner lends to another grid, and to whom there.
@@ -302,6 +319,54 @@ pub struct Row {
     pub facts: Facts,
 }
 
+/// What was used, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sums {
+    /// Time of places, in milliseconds: two places for a second are two seconds.
+    pub places: u64,
+    /// Processor time, in milliseconds.
+    pub processor: u64,
+    /// Energy, in millijoules: the part of the processors' energy that belongs to this part of their time. 0: the system does not tell.
+    pub energy: u64,
+    /// How many processes were started.
+    pub started: u64,
+}
+
+/// What a user has used of an executor, by one kind of work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsedBy {
+    /// The user.
+    pub user: String,
+    /// The kind of work.
+    pub what: What,
+    /// The sums.
+    pub sums: Sums,
+}
+
+/// What an executor has worked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worked {
+    /// A random number of the executor's start.
+    pub run: u64,
+    /// Time of places that users could have, in milliseconds.
+    pub offered: u64,
+    /// What users have used.
+    pub uses: Vec<UsedBy>,
+}
+
+/// What an executor has worked on one day.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DayRow {
+    /// The day, in days since 1970 (UTC); 0: all days that are not kept one by one any more.
+    pub day: u32,
+    /// The executor.
+    pub executor: String,
+    /// As in [`Worked`].
+    pub offered: u64,
+    /// As in [`Worked`].
+    pub uses: Vec<UsedBy>,
+}
+
 /// What a user's program has at an executor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum What {
@@ -313,6 +378,8 @@ pub enum What {
     Copies,
     /// Links to tuple spaces.
     Spaces,
+    /// Processes of jobs.
+    Jobs,
 }
 
 impl What {
@@ -323,6 +390,7 @@ impl What {
             What::Ranks => "ranks",
             What::Copies => "copies",
             What::Spaces => "spaces",
+            What::Jobs => "jobs",
         }
     }
 }
@@ -359,6 +427,8 @@ pub struct Status {
     pub lost: u64,
     /// How the last one ended. Empty: none was lost.
     pub last_loss: String,
+    /// Why it works for nobody now. Empty: it is open.
+    pub closed: String,
 }
 
 /// An executor, and what it runs.

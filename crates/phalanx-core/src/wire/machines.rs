@@ -168,6 +168,15 @@ pub enum ToMachine {
     Taken { bytes: u32 },
     /// Heartbeat of the launcher.
     Beat,
+    /// Before `Start`: the ranks save files of their own, from which the program is restarted after a loss. It was restarted
+    /// so often, and goes on from this step.
+    Survive { restarts: u32, step: Option<u64> },
+    /// Send the files of this step of all ranks here.
+    Fetch { step: u64 },
+    /// Files of older steps may be removed, except those that are being sent.
+    Release { step: u64 },
+    /// This many bytes of such files were written.
+    Stored { bytes: u32 },
 }
 
 /// From a machine to a launcher.
@@ -175,8 +184,9 @@ pub enum ToMachine {
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum FromMachine {
     /// The number of ranks that this machine can have, how many places are free now for the asking program, and how many
-    /// would be if other users gave back what they have above their shares (`fair`). `usage`: who holds the places.
-    Offer { capacity: u32, free: u32, fair: u32, usage: Usage, phalanx: String },
+    /// would be if other users gave back what they have above their shares (`fair`). `usage`: who holds the places. `closed`: why
+    /// the machine takes no ranks now.
+    Offer { capacity: u32, free: u32, fair: u32, usage: Usage, phalanx: String, closed: Option<String> },
     /// The places are reserved. For each machine, the levels that links with its ranks may have, for each mark. The
     /// certificate, in DER, is the one with which the ranks here can act for their user.
     Begun { levels: Vec<[LevelSet; 3]>, certificate: Vec<u8> },
@@ -198,4 +208,14 @@ pub enum FromMachine {
     Drained,
     /// Heartbeat of the machine.
     Beat,
+    /// The machine is closed, and why. Its ranks are ended.
+    Closed { why: String },
+    /// A rank has completed its files of a step.
+    Completed { rank: u32, step: u64 },
+    /// One of these files follows in pieces, up to the next file: its name in the rank's folder, and its length.
+    StepFile { rank: u32, step: u64, name: String, length: u64 },
+    /// The next bytes of this file, in the body.
+    StepPiece,
+    /// All files of this step were sent; or the reason why not.
+    Fetched { step: u64, outcome: Result<(), String> },
 }

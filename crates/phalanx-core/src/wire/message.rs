@@ -168,4 +168,6 @@ pub enum FromExecutor {
     /// Requests of the user wait here, because the places are taken as `usage` says; `None`: none waits any more. A later message
     /// replaces an earlier one.
     Waits { usage: Option<Usage> },
+    /// The machine is closed for everybody, and why: its interpreters are taken, and requests are refused. `None`: it is open again.
+    Closed { why: Option<String> },
 }

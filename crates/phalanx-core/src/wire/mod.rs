@@ -12,6 +12,8 @@
 
 pub mod files;
 pub mod hub;
+pub mod job_records;
+pub mod jobs;
 pub mod machines;
 mod message;
 mod news;

@@ -18,6 +18,14 @@ pub const RANK: &str = "PHALANX_RANK";
 pub const CHECKPOINTS: &str = "PHALANX_CHECKPOINTS";
 /// The environment variable with the number of supersteps between checkpoints, if the user gave one.
 pub const CHECKPOINT_EVERY: &str = "PHALANX_CHECKPOINT_EVERY";
+/// The environment variable with the folder in which a rank of a program that survives losses saves its files.
+pub const SURVIVE: &str = "PHALANX_SURVIVE";
+/// The environment variable with the number of restarts of such a program before this start.
+pub const RESTARTED: &str = "PHALANX_RESTARTED";
+/// The environment variable with the step of the checkpoint from which such a program goes on. Not set at its beginning.
+pub const STEP: &str = "PHALANX_STEP";
+/// The folder with the files that ranks have saved on a machine, within that of the program: a folder `rank-3` for each rank.
+pub const SURVIVE_FOLDER: &str = ".phalanx-survive";
 /// The environment variable with the number of processes that a program on executors could have at its start
 /// (MPI_UNIVERSE_SIZE).
 pub const UNIVERSE: &str = "PHALANX_UNIVERSE";
@@ -58,6 +66,8 @@ pub enum FromRank {
     Revoke { context: u64, processes: Vec<u32> },
     /// The machine of this process of a BSP program should be left at the next checkpoint.
     Leave { process: u32, why: Why },
+    /// The connection with that process has ended, and the launcher has not said in time that the process is lost.
+    Cut { process: u32 },
 }
 
 /// Why a machine is to be left.

@@ -5,7 +5,7 @@ use super::{meeting, questions};
 use crate::objects::comm::revoke;
 use crate::process::engine::Ended;
 use crate::process::world::World;
-use phalanx_core::wire::ranks::ToRank;
+use phalanx_core::wire::ranks::{FromRank, ToRank};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -51,6 +51,9 @@ pub(crate) fn take(world: &World, message: ToRank) {
 fn judge_ended(world: &World) {
     let ended = world.engine().ended().to_vec();
     for Ended { peer, left } in world.losses.overdue(ended, Instant::now()) {
+        if let (false, Some(control)) = (left, &world.control) {
+            let _ = control.tell(&FromRank::Cut { process: peer }); // a launcher that is gone ends this process
+        }
         let text = match left {
             true => format!("{} has left the program (MPI_Finalize)", world.name_of(peer)),
             false => {

@@ -2,9 +2,11 @@
 
 use super::paths::Opened;
 #[cfg(target_os = "linux")]
-use super::{Gate, gate, landlock, seccomp};
+use super::{Gate, View, Ways, connecting::Doorway, gate, landlock, network, private, seccomp};
 #[cfg(target_os = "linux")]
 use crate::accounts::Account;
+#[cfg(target_os = "linux")]
+use crate::limits::Limiter;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,6 +39,18 @@ pub struct Bars {
     /// How many processes the account may have while one of these begins another. `None`: no limit.
     #[cfg(target_os = "linux")]
     pub(super) processes: Option<u64>,
+    /// What the programs may use of the machine. `None`: there are no limits.
+    #[cfg(target_os = "linux")]
+    pub(super) limiter: Option<Arc<Limiter>>,
+    /// The folder that is `/dev/shm` to the processes, and its name. `None`: they have that of all.
+    #[cfg(target_os = "linux")]
+    pub(super) memory: Option<(PathBuf, Arc<std::ffi::CString>)>,
+    /// Where the processes may connect to, and the program that refuses other sockets. `None`: everywhere.
+    #[cfg(target_os = "linux")]
+    pub(super) ways: Option<(Arc<Ways>, Arc<[libc::sock_filter]>)>,
+    /// Where the processes see folders of their own. `None`: they see the machine's paths.
+    #[cfg(target_os = "linux")]
+    pub(super) view: Option<Arc<View>>,
 }
 
 impl Bars {
@@ -66,6 +80,24 @@ impl Bars {
         self.processes
     }
 
+    /// What the programs may use of the machine. `None`: there are no limits.
+    #[cfg(target_os = "linux")]
+    pub fn limiter(&self) -> Option<&Arc<Limiter>> {
+        self.limiter.as_ref()
+    }
+
+    /// Whether processes may have sockets to which ranks of other machines connect.
+    #[cfg(target_os = "linux")]
+    pub fn may_listen(&self) -> bool {
+        self.ways.as_ref().is_none_or(|(ways, _)| ways.listens)
+    }
+
+    /// The folders that count as the program's disk.
+    #[cfg(target_os = "linux")]
+    pub fn folders(&self) -> Vec<PathBuf> {
+        self.folder.iter().chain(self.memory.iter().map(|(folder, _)| folder)).cloned().collect()
+    }
+
     /// Makes an open file the account's, so that a process can open it again, as it does with `/dev/stdout`.
     ///
     /// # Errors
@@ -84,6 +116,10 @@ impl Bars {
             // The number need not have a name of its own.
             command.env("USER", account.user()).env("LOGNAME", account.user());
         }
+        #[cfg(target_os = "linux")]
+        if self.ways.is_some() {
+            command.env(network::BY_TCP.0, network::BY_TCP.1);
+        }
         if let Some(folder) = &self.folder {
             command.current_dir(folder).env("HOME", folder).env("TMPDIR", folder);
         }
@@ -99,16 +135,29 @@ impl Bars {
     pub fn enter(&self) -> io::Result<()> {
         use std::os::fd::AsFd;
         landlock::shed(self.processes)?;
+        self.limiter.as_ref().map_or(Ok(()), |limiter| limiter.enter())?;
         self.account.as_ref().map_or(Ok(()), Account::enter)?;
         // An account gains no rights either: no program with the set-user-ID bit makes the process root again.
-        if self.ruleset.is_some() || self.filter.is_some() || self.account.is_some() {
+        let filters = [self.filter.is_some(), self.ways.is_some(), self.gate.is_some()].contains(&true);
+        if self.ruleset.is_some() || filters || self.account.is_some() {
             landlock::gain_nothing()?;
         }
         self.ruleset.as_ref().map_or(Ok(()), |ruleset| landlock::restrict(ruleset.as_fd()))?;
+        self.ways.as_ref().map_or(Ok(()), |(_, filter)| seccomp::enter(filter))?;
         self.filter.as_ref().map_or(Ok(()), |filter| seccomp::enter(filter))
     }
 
-    /// Whether the keeper answers for processes in the cage: it changes the modes of files for them.
+    /// Puts this process, the keeper, into namespaces in which the program's own folder is `/dev/shm`. System calls only.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    #[cfg(target_os = "linux")]
+    pub fn enter_private(&self) -> io::Result<()> {
+        self.memory.as_ref().map_or(Ok(()), |(_, name)| private::enter(name))
+    }
+
+    /// Whether the keeper answers for processes in the cage: it changes the modes of files for them, or connects them.
     #[cfg(target_os = "linux")]
     pub fn has_gate(&self) -> bool {
         self.gate.is_some()
@@ -129,8 +178,23 @@ impl Bars {
     #[cfg(target_os = "linux")]
     pub fn keep_gate(&self, program: std::os::fd::BorrowedFd<'_>) -> Option<Gate<'_>> {
         self.gate.as_ref()?;
-        landlock::gain_nothing().ok()?;
-        Gate::receive(program, &self.writable)
+        if self.account.is_none() {
+            landlock::gain_nothing().ok()?;
+        }
+        let writable = self.paths.is_some().then_some(&self.writable[..]);
+        let doorway = |ways| Doorway { ways, writable, account: self.account() };
+        let doorway = self.ways.as_ref().filter(|(ways, _)| ways.has_sockets).map(|(ways, _)| doorway(&**ways));
+        Gate::receive(program, &self.writable, doorway)
+    }
+
+    /// Gives this process the program's view of the machine. It makes system calls only.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    #[cfg(target_os = "linux")]
+    pub fn look(&self) -> io::Result<()> {
+        self.view.as_ref().map_or(Ok(()), |view| view.enter())
     }
 
     /// Puts this process around the cage: it signals only what it starts from now on. Returns false if that is not so. It makes

@@ -5,12 +5,12 @@
 //! opens the file, looks where it is, and makes the change itself, at the file that it has opened. The process cannot exchange the file
 //! meanwhile. What the keeper does here are system calls only: it is a fork of a process with threads, and allocates nothing.
 
+use super::connecting::{self, Doorway, Made};
+use super::opened_files::{PATH, is_beneath, link_to, open_for, open_named, open_own, path_of, read_path};
 use super::seccomp;
 use libc::{c_int, c_long, c_uint, pid_t, sock_filter};
-use std::ffi::CStr;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -33,11 +33,10 @@ const CALLS: &[c_long] = &[
     libc::SYS_fchown,
     libc::SYS_fchownat,
 ];
+/// The calls that the keeper makes for a process whose connections the owner limits.
+const CONNECTIONS: &[c_long] = &[libc::SYS_connect, libc::SYS_listen];
 /// Bytes of a question or an answer. Newer kernels may have longer ones, and write zeroes.
 const MESSAGE: usize = 512;
-/// Longest path that the kernel takes, with the zero at its end.
-const PATH: usize = libc::PATH_MAX as usize;
-const PAGE: usize = 4096;
 
 /// Where the system says who may read the memory of processes. From 2 on a parent may not.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
@@ -53,7 +52,7 @@ fn try_out() -> bool {
     let is_readable = std::fs::read_to_string(YAMA).map_or(true, |scope| matches!(scope.trim(), "0" | "1"));
     let may_ask = is_readable && seccomp::is_available(libc::SECCOMP_RET_USER_NOTIF);
     let may_ask = may_ask && open_for(libc::AT_FDCWD, c"/", 0).is_ok();
-    let Some(program) = program().filter(|_| may_ask) else { return false };
+    let Some(program) = program(true, true).filter(|_| may_ask) else { return false };
     // SAFETY: the child makes system calls, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -69,9 +68,12 @@ fn try_out() -> bool {
     child > 0 && status == 0
 }
 
-/// The program with which the kernel asks. `None`: there is no list of calls for this architecture.
-pub fn program() -> Option<Vec<sock_filter>> {
-    seccomp::program_for(CALLS, libc::SECCOMP_RET_USER_NOTIF)
+/// The program with which the kernel asks about changes of files, and about connections. `None`: there is no list of calls for this
+/// architecture.
+pub fn program(changes: bool, connections: bool) -> Option<Vec<sock_filter>> {
+    let calls = [(changes, CALLS), (connections, CONNECTIONS)].into_iter().filter(|(asks, _)| *asks);
+    let calls: Vec<c_long> = calls.flat_map(|(_, calls)| calls).copied().collect();
+    seccomp::program_for(&calls, libc::SECCOMP_RET_USER_NOTIF)
 }
 
 /// Puts this process behind a gate, and sends what the keeper needs through a socket. System calls only.
@@ -97,16 +99,19 @@ fn install(program: &[sock_filter]) -> io::Result<OwnedFd> {
 }
 
 /// The keeper's side.
-#[derive(Debug)]
 pub struct Gate<'a> {
     listener: OwnedFd,
     /// What the processes may write, without symbolic links, each with everything beneath it.
     writable: &'a [PathBuf],
+    /// Where they may connect to. `None`: the kernel does not ask about connections.
+    doorway: Option<Doorway<'a>>,
+    /// Connections that are being made, with the question that each answers.
+    pending: [Option<(u64, OwnedFd)>; connecting::MOST],
 }
 
 impl<'a> Gate<'a> {
     /// Receives what [`enter`] sends. `None`: the process is behind no gate, because it has not entered its cage.
-    pub fn receive(socket: BorrowedFd<'_>, writable: &'a [PathBuf]) -> Option<Gate<'a>> {
+    pub fn receive(socket: BorrowedFd<'_>, writable: &'a [PathBuf], doorway: Option<Doorway<'a>>) -> Option<Gate<'a>> {
         use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut message = RecvAncillaryBuffer::new(&mut space);
@@ -122,11 +127,12 @@ impl<'a> Gate<'a> {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         };
-        Some(Gate { listener: message.drain().find_map(first)?, writable })
+        let listener = message.drain().find_map(first)?;
+        Some(Gate { listener, writable, doorway, pending: [const { None }; connecting::MOST] })
     }
 
     /// Answers a question, if there is one.
-    pub fn answer(&self) {
+    pub fn answer(&mut self) {
         let mut bytes = Message([0; MESSAGE]);
         // SAFETY: the buffer has room for what any kernel writes, is aligned, and lives as long as the call.
         let asked =
@@ -136,9 +142,33 @@ impl<'a> Gate<'a> {
         }
         // SAFETY: the kernel has filled in the structure, which is the beginning of the buffer.
         let question = unsafe { bytes.0.as_ptr().cast::<libc::seccomp_notif>().read() };
-        let error = self.carry_out(&question).err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EPERM));
+        match self.carry_out(&question) {
+            Ok(Made::Done) => self.say(question.id, Ok(()), 0),
+            Ok(Made::Own) => self.say(question.id, Ok(()), libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+            Err(error) => self.say(question.id, Err(error), 0),
+            Ok(Made::Begun(socket)) => match self.pending.iter_mut().find(|it| it.is_none()) {
+                Some(free) => *free = Some((question.id, socket)),
+                None => self.say(question.id, Err(io::Error::from_raw_os_error(libc::EAGAIN)), 0),
+            },
+        }
+    }
+
+    /// Where connections that are being made tell their end.
+    pub fn pending(&self) -> impl Iterator<Item = RawFd> {
+        self.pending.iter().map(|it| it.as_ref().map_or(-1, |(_, socket)| socket.as_raw_fd()))
+    }
+
+    /// A connection has come out.
+    pub fn complete(&mut self, number: usize) {
+        if let Some((question, socket)) = self.pending.get_mut(number).and_then(Option::take) {
+            self.say(question, connecting::outcome(&socket), 0);
+        }
+    }
+
+    fn say(&self, question: u64, outcome: io::Result<()>, flags: u32) {
+        let error = outcome.err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EPERM));
         let mut bytes = Message([0; MESSAGE]);
-        let answer = libc::seccomp_notif_resp { id: question.id, val: 0, error: -error, flags: 0 };
+        let answer = libc::seccomp_notif_resp { id: question, val: 0, error: -error, flags };
         // SAFETY: as above. An answer to a process that was killed is refused.
         unsafe {
             bytes.0.as_mut_ptr().cast::<libc::seccomp_notif_resp>().write(answer);
@@ -146,8 +176,15 @@ impl<'a> Gate<'a> {
         }
     }
 
-    fn carry_out(&self, question: &libc::seccomp_notif) -> io::Result<()> {
+    fn carry_out(&self, question: &libc::seccomp_notif) -> io::Result<Made> {
         let process = question.pid as pid_t;
+        let (call, arg) = (c_long::from(question.data.nr), question.data.args);
+        if let Some(doorway) = self.doorway.as_ref().filter(|_| CONNECTIONS.contains(&call)) {
+            return match call {
+                libc::SYS_listen => doorway.listen(process, arg[0] as c_int),
+                _ => doorway.connect(process, arg[0] as c_int, arg[1], arg[2] & u64::from(u32::MAX)),
+            };
+        }
         let change = Change::of(&question.data).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
         let file = match change.at {
             At::Descriptor(number) => open_own(process, number)?,
@@ -168,26 +205,17 @@ impl<'a> Gate<'a> {
         if change.to.sets_group() && !is_folder(&file)? {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
-        change.to.make(&file)
+        change.to.make(&file).map(|()| Made::Done)
     }
 
     /// Whether a file is where the processes may write. `is_own`: a process has it open, so that a pipe or a socket is its own.
     fn is_writable(&self, file: &OwnedFd, is_own: bool) -> io::Result<bool> {
-        let (mut buffer, mut name) = ([0; PATH], [0; 64]);
-        // SAFETY: both buffers live as long as the call.
-        let count =
-            unsafe { libc::readlink(link_to(file, &mut name).as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) };
-        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        let path = &buffer[..count];
-        let beneath = |it: &PathBuf| {
-            let it = it.as_os_str().as_bytes();
-            path.strip_prefix(it).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-        };
+        let mut buffer = [0; PATH];
+        let path = path_of(file, &mut buffer)?;
         Ok(match path.first() {
             // Memory with a name only. It can be opened by those alone who have it.
             Some(b'/') if path.starts_with(b"/memfd:") && path.ends_with(b" (deleted)") => is_own,
-            // A path that was cut off could be another one.
-            Some(b'/') => count < buffer.len() && self.writable.iter().any(beneath),
+            Some(b'/') => is_beneath(path, self.writable),
             _ => is_own && !path.starts_with(b"("),
         })
     }
@@ -270,106 +298,6 @@ impl To {
 fn is_folder(file: &OwnedFd) -> io::Result<bool> {
     let mode = rustix::fs::fstat(file)?.st_mode;
     Ok(rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::Directory)
-}
-
-/// The name of an open file in `/proc`.
-fn link_to<'a>(file: &OwnedFd, buffer: &'a mut [u8]) -> &'a CStr {
-    written(buffer, format_args!("/proc/self/fd/{}\0", file.as_raw_fd()))
-}
-
-/// Writes a text that ends with a zero.
-fn written<'a>(buffer: &'a mut [u8], text: std::fmt::Arguments<'_>) -> &'a CStr {
-    let mut rest = &mut *buffer;
-    let _ = rest.write_fmt(text);
-    CStr::from_bytes_until_nul(buffer).unwrap_or_default()
-}
-
-/// Opens a file only to look at it and to name it. The path is one of this process's own.
-fn open(folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd> {
-    // SAFETY: the path ends with a zero and lives as long as the call, which makes the descriptor.
-    match unsafe { libc::openat(folder, path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC | flags) } {
-        -1 => Err(io::Error::last_os_error()),
-        // SAFETY: the call has made it.
-        file => Ok(unsafe { OwnedFd::from_raw_fd(file) }),
-    }
-}
-
-/// The same for a path that a process names. It leads through no link of `/proc` to the files of a process: the kernel may allow this
-/// process to follow such a link that it refuses the other one.
-fn open_for(folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd> {
-    // SAFETY: all zeroes are values of this plain structure.
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    how.flags = (libc::O_PATH | libc::O_CLOEXEC | flags) as u64;
-    how.resolve = libc::RESOLVE_NO_MAGICLINKS;
-    // SAFETY: the path ends with a zero; it and the structure live as long as the call, which makes the descriptor.
-    let file =
-        unsafe { libc::syscall(libc::SYS_openat2, folder, path.as_ptr(), &raw const how, size_of::<libc::open_how>()) };
-    match file {
-        -1 => Err(io::Error::last_os_error()),
-        // SAFETY: the call has made it.
-        file => Ok(unsafe { OwnedFd::from_raw_fd(file as RawFd) }),
-    }
-}
-
-/// Opens the file that a process has open under a number.
-fn open_own(process: pid_t, number: c_int) -> io::Result<OwnedFd> {
-    let opened = open(libc::AT_FDCWD, written(&mut [0; 64], format_args!("/proc/{process}/fd/{number}\0")), 0);
-    opened.map_err(|error| {
-        if error.kind() == io::ErrorKind::NotFound { io::Error::from_raw_os_error(libc::EBADF) } else { error }
-    })
-}
-
-/// Opens the file that a process means by a path.
-fn open_named(process: pid_t, folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd> {
-    if flags & !(libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) != 0 {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    let base = || match folder {
-        libc::AT_FDCWD => open(libc::AT_FDCWD, written(&mut [0; 64], format_args!("/proc/{process}/cwd\0")), 0),
-        number => open_own(process, number),
-    };
-    if path.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
-        return base();
-    }
-    if let Some(number) = descriptor(path.to_bytes()) {
-        return open_own(process, number);
-    }
-    let follow = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { libc::O_NOFOLLOW } else { 0 };
-    match path.to_bytes().first() {
-        Some(b'/') => open_for(libc::AT_FDCWD, path, follow),
-        _ => open_for(base()?.as_raw_fd(), path, follow),
-    }
-}
-
-/// The number in a name by which a process means a file that it has open, as the C library does for modes of links.
-fn descriptor(path: &[u8]) -> Option<c_int> {
-    let folders = [&b"/proc/self/fd/"[..], b"/proc/thread-self/fd/", b"/dev/fd/"];
-    let number = folders.iter().find_map(|folder| path.strip_prefix(*folder))?;
-    let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(number).ok().filter(|_| is_number)?.parse().ok()
-}
-
-/// Reads a path in the memory of a process.
-fn read_path(process: pid_t, at: u64, buffer: &mut [u8; PATH]) -> io::Result<&CStr> {
-    let mut count = 0;
-    while count < PATH {
-        // What follows on the next page may not be there.
-        let from = (at as usize).wrapping_add(count);
-        let most = (PATH - count).min(PAGE - from % PAGE);
-        let local = libc::iovec { iov_base: buffer[count..].as_mut_ptr().cast(), iov_len: most };
-        let remote = libc::iovec { iov_base: from as *mut libc::c_void, iov_len: most };
-        // SAFETY: the kernel writes at most `most` bytes to the buffer, and checks the addresses of the other process.
-        let read = unsafe { libc::process_vm_readv(process, &raw const local, 1, &raw const remote, 1, 0) };
-        if read <= 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let end = count + read as usize;
-        if buffer[count..end].contains(&0) {
-            return CStr::from_bytes_until_nul(buffer).map_err(io::Error::other);
-        }
-        count = end;
-    }
-    Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG))
 }
 
 /// The folders in which the processes of a program may write, without symbolic links.

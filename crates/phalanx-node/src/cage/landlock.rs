@@ -65,8 +65,13 @@ fn lacks(version: libc::c_long, has_accounts: bool) -> Vec<&'static str> {
     all.filter(|(needed, _)| version < *needed).map(|(_, what)| *what).collect()
 }
 
-/// Rules under which only these paths, and the program's own folder, may be opened.
-pub fn ruleset(readable: &[PathBuf], writable: &[PathBuf], folder: Option<&Path>) -> io::Result<OwnedFd> {
+/// Rules under which only these paths, and the program's own folders, may be opened.
+pub fn ruleset(
+    readable: &[PathBuf],
+    writable: &[PathBuf],
+    folders: &[&Path],
+    memory: Option<&Path>,
+) -> io::Result<OwnedFd> {
     let failed = |error: RulesetError| io::Error::other(format!("the cage cannot be made: {error}"));
     let (all, read) = (AccessFs::from_all(FILES), AccessFs::from_read(FILES));
     let made = Ruleset::default().handle_access(all).and_then(|rules| rules.scope(Scope::from_all(SCOPES)));
@@ -80,8 +85,9 @@ pub fn ruleset(readable: &[PathBuf], writable: &[PathBuf], folder: Option<&Path>
     add(&mut writable.iter().map(PathBuf::as_path), all)?;
     add(&mut SINKS.iter().map(Path::new), sink)?;
     add(&mut SOURCES.iter().map(Path::new), AccessFs::ReadFile.into())?;
-    add(&mut [Path::new(SHARED)].into_iter(), shared)?;
-    if let Some(folder) = folder {
+    // The folder that is mounted there, or the one of all programs.
+    add(&mut [memory.unwrap_or(Path::new(SHARED))].into_iter(), shared)?;
+    for folder in folders {
         let opened = PathFd::new(folder).map_err(io::Error::other)?;
         rules = rules.add_rule(PathBeneath::new(opened, all)).map_err(failed)?;
     }

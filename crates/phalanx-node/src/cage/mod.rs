@@ -9,32 +9,55 @@
 //! Processes that a program starts on its own user's machine are not caged: they are the user's own.
 
 mod bars;
+#[cfg(target_os = "linux")]
+mod connecting;
 mod environment;
 #[cfg(target_os = "linux")]
 mod gate;
 mod gpu;
 #[cfg(target_os = "linux")]
 mod landlock;
+mod network;
+#[cfg(target_os = "linux")]
+mod opened_files;
 mod paths;
 #[cfg(target_os = "linux")]
+mod private;
+#[cfg(target_os = "linux")]
 mod seccomp;
+#[cfg(target_os = "linux")]
+mod view;
 
+#[cfg(target_os = "linux")]
+pub use connecting::MOST as MOST_CONNECTING;
 #[cfg(target_os = "linux")]
 pub use gate::Gate;
 #[cfg(target_os = "linux")]
-pub use landlock::{hide_memory, is_bound, is_caged};
+pub use landlock::{SHARED, hide_memory, is_bound, is_caged};
+#[cfg(target_os = "linux")]
+pub use private::is_possible as has_private_memory;
+#[cfg(target_os = "linux")]
+pub use view::{Shown, View};
 
+pub use crate::limits::Limits;
 pub use bars::Bars;
+pub use network::{Network, Way, Ways};
 pub use paths::{Opened, check_private};
 
 #[cfg(target_os = "linux")]
 use crate::accounts::{Account, Accounts};
-use phalanx_core::cage::{Kind, Report};
+#[cfg(target_os = "linux")]
+use crate::limits::Limiter;
+use phalanx_core::cage::{CAGE, GAPS, Kind, Report};
+use phalanx_core::wire::hub::{Facts, LONGEST_FACT};
+use phalanx_net::sync::lock;
 use std::ffi::OsString;
 use std::io;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// What the machine's owner says about the cage, and what the programs in it need.
 #[derive(Debug, Clone, Default)]
@@ -53,6 +76,10 @@ pub struct Settings {
     pub variables: Vec<(OsString, OsString)>,
     /// The accounts of which each user gets one. `None`: users' processes run under the executor's.
     pub accounts: Option<OwnAccounts>,
+    /// What users' processes may use of the machine. `None`: there are no limits.
+    pub limits: Option<Limits>,
+    /// Where users' processes may connect to.
+    pub network: Network,
 }
 
 /// The accounts that users' processes run under.
@@ -86,8 +113,37 @@ pub struct Cage {
     #[cfg(target_os = "linux")]
     gate: Option<Arc<[libc::sock_filter]>>,
     accounts: SharedAccounts,
+    /// What users' processes may use of the machine. `None`: there are no limits.
+    #[cfg(target_os = "linux")]
+    limiter: Option<Arc<Limiter>>,
+    network: Arc<Reach>,
     /// The certificate of the authority of the users' grid. `None`: that of the accounts.
     grid: Option<Arc<[u8]>>,
+}
+
+/// Where users' processes may connect to.
+#[derive(Debug, Default)]
+struct Reach {
+    network: Network,
+    /// The addresses of the grid, or of hosts that the owner has named, and when they were looked up.
+    ways: Mutex<(Vec<Way>, Option<Instant>)>,
+}
+
+impl Reach {
+    /// The addresses. Names of hosts are looked up again for a program that begins.
+    fn ways(&self) -> Vec<Way> {
+        let mut ways = lock(&self.ways);
+        let is_old = ways.1.is_none_or(|when| when.elapsed() > LOOK_UP);
+        if let Network::Hosts(hosts) = &self.network
+            && is_old
+        {
+            ways.1 = Some(Instant::now());
+            if let Ok(found) = network::resolve(hosts) {
+                ways.0 = found; // otherwise those from before
+            }
+        }
+        ways.0.clone()
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -95,6 +151,9 @@ type SharedAccounts = Option<Arc<Accounts>>;
 /// Elsewhere there are no accounts.
 #[cfg(not(target_os = "linux"))]
 type SharedAccounts = Option<()>;
+
+/// How long looked up addresses of hosts are used for programs that begin.
+const LOOK_UP: Duration = Duration::from_secs(30);
 
 /// The file in which the kernel lists the children of a thread, unless it was built without.
 #[cfg(target_os = "linux")]
@@ -117,7 +176,13 @@ impl Cage {
             Some(_) => return Err("--accounts works on Linux only".to_owned()),
             None => None,
         };
-        Cage::with(settings, accounts)
+        #[cfg(target_os = "linux")]
+        let limiter =
+            settings.limits.clone().map(crate::limits::begin).transpose().map_err(|error| error.to_string())?;
+        let cage = Cage::with(settings, accounts)?;
+        #[cfg(target_os = "linux")]
+        let cage = Cage { limiter, ..cage };
+        Ok(cage)
     }
 
     /// A cage with other settings, which gives out the same accounts: for users of a grid to which the executor is lent.
@@ -127,7 +192,7 @@ impl Cage {
     /// As [`Cage::new`].
     pub fn lent(&self, settings: Settings) -> Result<Cage, String> {
         #[cfg(target_os = "linux")]
-        return Cage::with(settings, self.accounts.clone());
+        return Ok(Cage { limiter: self.limiter.clone(), ..Cage::with(settings, self.accounts.clone())? });
         #[cfg(not(target_os = "linux"))]
         return Cage::with(settings, None);
     }
@@ -150,6 +215,8 @@ impl Cage {
             }
             (_, possible) => possible,
         };
+        let reach = Reach { network: settings.network.clone(), ways: Mutex::default() };
+        check_network(&reach.network)?;
         let paths = kind.parts_users().then(|| Arc::new(opened));
         lacks.extend((!finds_descendants(paths.is_some())).then(|| UNLISTED.to_owned()));
         Ok(Cage {
@@ -157,11 +224,14 @@ impl Cage {
             report: Report { kind, accounts: has_accounts, lacks },
             environment,
             accounts,
+            #[cfg(target_os = "linux")]
+            limiter: None,
+            network: Arc::new(reach),
             grid: None,
             #[cfg(target_os = "linux")]
             // An account of the user's own has no files but the user's.
             gate: (kind.parts_users() && !has_accounts && gate::is_possible())
-                .then(gate::program)
+                .then(|| gate::program(true, false))
                 .flatten()
                 .map(Arc::from),
             #[cfg(target_os = "linux")]
@@ -172,6 +242,51 @@ impl Cage {
     /// The kind, and what it lacks on this system.
     pub fn report(&self) -> &Report {
         &self.report
+    }
+
+    /// What a hub is told of the cage.
+    pub fn facts(&self) -> Facts {
+        let short = |text: String| text.chars().take(LONGEST_FACT / 4).collect::<String>();
+        let mut facts = Facts::from([(CAGE.to_owned(), self.report.fact())]);
+        let lacks = (!self.report.lacks.is_empty()).then(|| short(self.report.lacks.join(", ")));
+        facts.extend(lacks.map(|lacks| (GAPS.to_owned(), lacks)));
+        let limits = Some(short(self.limits().join(", "))).filter(|limits| !limits.is_empty());
+        facts.extend(limits.map(|limits| ("limits".to_owned(), limits)));
+        facts
+    }
+
+    /// The limits for users' processes in words, each with how it is enforced.
+    pub fn limits(&self) -> Vec<String> {
+        #[cfg(target_os = "linux")]
+        return self.limits_of_system();
+        #[cfg(not(target_os = "linux"))]
+        return Vec::new();
+    }
+
+    #[cfg(target_os = "linux")]
+    fn limits_of_system(&self) -> Vec<String> {
+        let mut words = self.limiter.as_ref().map_or_else(Vec::new, |limiter| limiter.report());
+        words.extend((self.network.network != Network::All).then(|| format!("network {}", self.network.network)));
+        if self.limiter.is_some() {
+            words.push(if private::is_possible() { private::KEPT } else { private::OPEN }.to_owned());
+        }
+        words
+    }
+
+    /// Whether the owner lets users' processes connect to the grid only.
+    pub fn keeps_to_grid(&self) -> bool {
+        self.network.network == Network::Grid
+    }
+
+    /// Learns the addresses of the grid.
+    pub fn learn_grid(&self, ways: Vec<Way>) {
+        lock(&self.network.ways).0 = ways;
+    }
+
+    /// Removes what the system keeps for the limits. Programs that go on have none any more.
+    pub fn close(&self) {
+        #[cfg(target_os = "linux")]
+        self.limiter.iter().for_each(|limiter| limiter.close());
     }
 
     /// Checks that the accepted users are kept apart from each other. Empty: all users of the grid.
@@ -246,33 +361,72 @@ impl Cage {
         return true;
     }
 
-    /// The cage around a program whose files are in `folder`. `None`: the program has no folder of its own. Its processes run
-    /// under `account`; `None`: under this process's.
+    /// The cage around a program whose files are in `folder`, and whose named memory is in the folder `memory`. `None`: the program has none of its
+    /// own. Its processes run under `account`; `None`: under this process's. It has ranks on these `machines`.
     ///
     /// # Errors
     ///
     /// The kernel refuses the rules.
     #[cfg(target_os = "linux")]
-    pub(crate) fn around(&self, folder: Option<&Path>, account: Option<&Account>) -> io::Result<Bars> {
+    pub(crate) fn around(
+        &self,
+        folder: Option<&Path>,
+        account: Option<&Account>,
+        memory: Option<&Path>,
+        machines: &[IpAddr],
+    ) -> io::Result<Bars> {
+        self.around_view(folder, account, memory, machines, None)
+    }
+
+    /// The cage around a program that sees folders of its own at some paths.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses the rules.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn around_view(
+        &self,
+        folder: Option<&Path>,
+        account: Option<&Account>,
+        memory: Option<&Path>,
+        machines: &[IpAddr],
+        view: Option<View>,
+    ) -> io::Result<Bars> {
+        // What is mounted elsewhere is not beneath the program's folder there, to the rules.
+        let folders = || view.iter().flat_map(View::folders);
         let (ruleset, around) = match &self.paths {
             Some(paths) => {
-                let ruleset = landlock::ruleset(&paths.readable, &paths.writable, folder)?;
+                let own: Vec<&Path> = folder.into_iter().chain(folders()).collect();
+                let ruleset = landlock::ruleset(&paths.readable, &paths.writable, &own, memory)?;
                 (Some(Arc::new(ruleset)), landlock::signals()?.map(Arc::new))
             }
             None => (None, None),
         };
+        let ways = Ways::new(&self.network.network, &self.network.ways(), machines).map(Arc::new);
+        let asks = ways.as_ref().is_some_and(|ways| ways.has_sockets);
+        let gate = if asks { gate::program(self.gate.is_some(), true).map(Arc::from) } else { self.gate.clone() };
+        let ways = ways.and_then(|ways| Some((seccomp::network_program(ways.has_sockets)?, ways)));
+        let memory = memory
+            .map(|memory| Ok::<_, io::Error>((memory.to_owned(), Arc::new(private::name(memory)?))))
+            .transpose()?;
         let writable = self.paths.iter().flat_map(|paths| &paths.writable).map(PathBuf::as_path).chain(folder);
+        let mut writable = gate::writable(writable.chain([Path::new(landlock::SHARED)]));
+        writable.extend(view.iter().flat_map(View::paths).map(Path::to_owned));
         Ok(Bars {
             folder: folder.map(Path::to_owned),
             environment: self.environment.clone(),
-            writable: Arc::new(gate::writable(writable.chain([Path::new(landlock::SHARED)]))),
+            writable: Arc::new(writable),
             paths: self.paths.clone(),
-            gate: self.gate.clone(),
+            gate,
+            ways: ways.map(|(filter, ways)| (ways, Arc::from(filter))),
+            memory,
             ruleset,
             filter: self.filter.clone(),
             around,
             account: account.cloned(),
             processes: crate::threads::most_for_tasks(),
+            limiter: self.limiter.clone(),
+            view: view.map(Arc::new),
         })
     }
 
@@ -281,6 +435,23 @@ impl Cage {
     pub(crate) fn around(&self, folder: Option<&Path>) -> io::Result<Bars> {
         let (folder, environment) = (folder.map(Path::to_owned), self.environment.clone());
         Ok(Bars { folder, environment, paths: self.paths.clone() })
+    }
+}
+
+/// Checks that the owner's words about the network can be enforced.
+fn check_network(network: &Network) -> Result<(), String> {
+    if let Network::Hosts(hosts) = network {
+        network::resolve(hosts)?;
+    }
+    #[cfg(target_os = "linux")]
+    let is_possible = *network == Network::None || gate::is_possible();
+    #[cfg(not(target_os = "linux"))]
+    let is_possible = false;
+    #[cfg(target_os = "linux")]
+    let is_possible = is_possible && seccomp::program().is_some();
+    match *network == Network::All || is_possible {
+        true => Ok(()),
+        false => Err(format!("--network {network} is not possible: this system lets no filter of system calls ask")),
     }
 }
 

@@ -4,7 +4,9 @@
 //! `RestrictNamespaces`) refuse a process without capabilities, apart from what numerical libraries and message passing use: memory policies,
 //! `process_vm_readv`, and `ptrace` within the program, which Landlock keeps inside.
 
-use libc::{BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter};
+use libc::{
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter,
+};
 use std::io;
 
 /// What is not kept apart without a filter.
@@ -190,6 +192,41 @@ fn filter() -> Option<Vec<sock_filter>> {
         program.extend([skip, flags, makes, mode, jump(BPF_JSET, SET_ID, 0, 1), refused, load(NUMBER)]);
     }
     program.push(returns(libc::SECCOMP_RET_ALLOW));
+    Some(program)
+}
+
+/// The program for processes whose connections the owner limits. They get sockets of unix, and of TCP if `has_sockets`: these send nowhere
+/// before they are connected, which the [gate](super::gate) does. `None`: there is no list for this architecture.
+pub fn network_program(has_sockets: bool) -> Option<Vec<sock_filter>> {
+    let (allow, refused) = (returns(libc::SECCOMP_RET_ALLOW), refuse(libc::EACCES));
+    let mut program = vec![load(ARCH), jump(BPF_JEQ, ARCHITECTURE?, 1, 0), allow, load(NUMBER)];
+    // Data that is sent with a connection connects.
+    for (call, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+        let sends = jump(BPF_JSET, libc::MSG_FASTOPEN as u32, 0, 1);
+        let skip = jump(BPF_JEQ, call as u32, 0, 4);
+        program.extend([skip, load(ARGUMENTS + 8 * flags), sends, refuse(libc::EOPNOTSUPP), load(NUMBER)]);
+    }
+    let is = |value: i32, yes, no| jump(BPF_JEQ, value as u32, yes, no);
+    let pair = [is(libc::AF_UNIX, 1, 0), refused, load(NUMBER)];
+    program.extend([jump(BPF_JEQ, libc::SYS_socketpair as u32, 0, 4), load(ARGUMENTS)]);
+    program.extend(pair);
+    let mut socket = vec![load(ARGUMENTS), is(libc::AF_UNIX, 0, 1), allow];
+    if has_sockets {
+        socket.extend([
+            is(libc::AF_INET, 1, 0),
+            is(libc::AF_INET6, 0, 6),
+            load(ARGUMENTS + 8),
+            sock_filter { code: (BPF_ALU | BPF_AND | BPF_K) as u16, jt: 0, jf: 0, k: 0xf }, // without flags
+            is(libc::SOCK_STREAM, 0, 3),
+            load(ARGUMENTS + 16),
+            is(0, 2, 0),
+            is(libc::IPPROTO_TCP, 1, 0),
+        ]);
+    }
+    socket.extend([refused, allow]);
+    program.push(jump(BPF_JEQ, libc::SYS_socket as u32, 0, socket.len() as u8));
+    program.extend(socket);
+    program.push(allow);
     Some(program)
 }
 

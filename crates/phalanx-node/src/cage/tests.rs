@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 /// What a shell in the cage says to a script, with its folder as the first argument.
 fn says(settings: Settings, script: &str, folder: &Path) -> Result<String, Box<dyn Error>> {
     let cage = Cage::new(settings)?;
-    let bars = cage.around(Some(folder), None)?;
+    let bars = cage.around(Some(folder), None, None, &[])?;
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script, "sh"]).arg(folder).stdin(Stdio::null());
     bars.furnish(&mut command);
@@ -121,7 +121,7 @@ fn refusals(calls: &[(libc::c_long, [libc::c_long; 4])]) -> Result<Vec<i32>, Box
 }
 
 fn refusals_in(settings: Settings, calls: &[(libc::c_long, [libc::c_long; 4])]) -> Result<Vec<i32>, Box<dyn Error>> {
-    let bars = Cage::new(settings)?.around(None, None)?;
+    let bars = Cage::new(settings)?.around(None, None, None, &[])?;
     let (answers, answer) = rustix::pipe::pipe()?;
     // SAFETY: the child only makes system calls, and ends.
     let child = unsafe { libc::fork() };
@@ -183,8 +183,10 @@ fn system_calls_that_no_task_needs_are_refused() {
 #[test]
 fn a_process_in_the_cage_begins_none_beyond_the_limit_and_cannot_raise_it() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let bars =
-        super::Bars { processes: Some(1000), ..Cage::new(Settings::default()).unwrap().around(None, None).unwrap() };
+    let bars = super::Bars {
+        processes: Some(1000),
+        ..Cage::new(Settings::default()).unwrap().around(None, None, None, &[]).unwrap()
+    };
     // SAFETY: the child only makes system calls, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {

@@ -23,6 +23,7 @@ pub enum Wanted {
     Hub,
     Hubs,
     Relay { token: [u8; 16] },
+    Content,
 }
 
 impl Wanted {
@@ -44,6 +45,7 @@ impl Wanted {
             Preamble::Hub => Wanted::Hub,
             Preamble::Hubs => Wanted::Hubs,
             Preamble::Relay { token } => Wanted::Relay { token },
+            Preamble::Content => Wanted::Content,
         }))
     }
 

@@ -415,6 +415,8 @@ fn guest_service(member: Member, options: Options, common: Arc<Common>, grid: St
         closed: AtomicBool::new(false),
         spaces: None,
         transfers: None,
+        #[cfg(target_os = "linux")]
+        jobs: None,
         activity: Arc::<Activity>::default(),
         log: home.log.clone(),
     })

@@ -63,7 +63,8 @@ impl Place {
         let joined = std::fs::read_to_string(hub.join("joined")).ok();
         let others = joined.iter().flat_map(|it| it.lines()).map(str::to_owned).collect();
         let (folder, joins) = (hub.join("state"), joined.is_some());
-        Ok(Settings { grid: grid.to_owned(), folder, issuer, member, founders, others, joins, addresses })
+        let (grid, least_cage) = (grid.to_owned(), None);
+        Ok(Settings { grid, folder, issuer, member, founders, others, joins, addresses, least_cage })
     }
 }
 

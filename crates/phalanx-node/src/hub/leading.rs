@@ -1,6 +1,7 @@
 //! How a hub begins to lead, and stops. While it leads it has an engine, filled from the store that all hubs keep.
 
 use super::group::{self, Group};
+use super::jobs::Filling;
 use super::signing::now;
 use super::waiting::Waiting;
 use super::{Hub, HubError, Store};
@@ -135,9 +136,10 @@ impl Hub {
 
     /// Fills an engine from the store, and begins to serve.
     fn begin_to_lead(&self) -> Result<(), HubError> {
-        let (mut filled, mut list) = (engine::Hub::default(), None);
+        let (mut filled, mut jobs, mut list) = (engine::Hub::default(), Filling::default(), None);
         let store = Arc::new(Store::lead(&self.group().replicated, |change| match change {
             Change::List(text) => list = Some(text),
+            Change::Job(change) => jobs.fill(change),
             change => filled.fill(change),
         })?);
         if let Some(text) = list {
@@ -146,11 +148,15 @@ impl Hub {
         {
             let mut engine = self.engine();
             *engine = filled;
+            *self.jobs() = jobs.filled();
             *lock(&self.store) = Some(store);
         }
         self.whole.store(u64::MAX, Ordering::Release);
         if self.group().number < crate::space::FIRST_JOINING {
             self.found()?;
+        }
+        if let Some(least) = self.least_cage {
+            self.change(|engine, _| Ok(engine.require_cage(least)))?;
         }
         self.enter_own();
         self.look_after_list();
@@ -180,12 +186,17 @@ impl Hub {
     pub(super) fn stop_leading(&self, store: &Arc<Store>) {
         {
             let mut engine = self.engine();
+            let mut jobs = self.jobs();
             let mut current = lock(&self.store);
             if !current.as_ref().is_some_and(|it| Arc::ptr_eq(it, store)) {
                 return;
             }
             *current = None;
             *engine = engine::Hub::default();
+            *jobs = phalanx_core::jobs::Jobs::default();
+            drop(current);
+            drop(jobs);
+            self.forget_executors();
         }
         store.close();
         if !self.is_closed() && !self.group().is_alone() {

@@ -11,6 +11,7 @@ mod attending;
 mod founding;
 mod group;
 mod issuing;
+mod jobs;
 mod joining;
 mod leading;
 mod lending;
@@ -23,11 +24,13 @@ mod store;
 mod waiting;
 
 pub use founding::{Founded, Place};
+pub use jobs::Given;
 pub use server::HubServer;
 
 use crate::log::{Log, Severity};
 use crate::quota::Quota;
 use group::Group;
+use phalanx_core::cage::Kind;
 use phalanx_core::error::SpaceError;
 use phalanx_core::hub as engine;
 use phalanx_core::hub::{Asking, Change, Good, Refusal, Token, Who};
@@ -47,6 +50,7 @@ use std::thread;
 use std::time::Duration;
 use store::{Kept, Store};
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 /// How long the certificates of members are good. Members renew them when a third of this is left.
 pub const LASTS: Duration = Duration::from_secs(24 * 3600);
@@ -117,6 +121,8 @@ pub struct Settings {
     pub joins: bool,
     /// The addresses at which members reach the hub, as `host:port`. Port 0 stands for the port at which the hub listens.
     pub addresses: Vec<String>,
+    /// How much the cages of executors must keep apart at least. `None`: as before.
+    pub least_cage: Option<Kind>,
 }
 
 /// A running hub.
@@ -151,6 +157,8 @@ pub struct Hub {
     revoking: Mutex<()>,
     /// Held while executors are chosen for loans and told so.
     lending: Mutex<()>,
+    /// How much the cages of executors must keep apart at least, once this hub leads. `None`: as before.
+    least_cage: Option<Kind>,
     /// The number of the newest list that was found complete.
     whole: AtomicU64,
     linked: Mutex<HashMap<u64, Arc<Linked>>>,
@@ -160,6 +168,12 @@ pub struct Hub {
     meetings: Meetings,
     carried: Carried,
     relayed: Arc<Quota>,
+    /// Jobs.
+    at_jobs: jobs::AtHub,
+    /// The contents of jobs.
+    contents: crate::contents::Store,
+    /// Links for contents.
+    carrying: Arc<Quota>,
     closed: AtomicBool,
     has_failed: AtomicBool,
     log: Log,
@@ -171,7 +185,7 @@ impl Hub {
     /// # Errors
     /// The store cannot be read, or the founders' certificates are not those of this grid.
     pub fn open(settings: Settings, log: Log) -> Result<Arc<Hub>, HubError> {
-        let Settings { grid, folder, issuer, member, founders, others, joins, addresses } = settings;
+        let Settings { grid, folder, issuer, member, founders, others, joins, addresses, least_cage } = settings;
         member.check_own()?;
         let group = Group::open(&folder, &Arc::new(member.clone()), &addresses, joins)?;
         let hub = Arc::new(Hub {
@@ -185,6 +199,7 @@ impl Hub {
             store: Mutex::default(),
             engine: Mutex::default(),
             issued: folder.join("issued"),
+            contents: jobs::contents_of(&folder),
             folder,
             founders,
             others,
@@ -193,6 +208,7 @@ impl Hub {
             expelled: Mutex::default(),
             revoking: Mutex::new(()),
             lending: Mutex::new(()),
+            least_cage,
             whole: AtomicU64::new(u64::MAX),
             linked: Mutex::default(),
             next_link: AtomicU64::new(0),
@@ -201,10 +217,13 @@ impl Hub {
             meetings: Meetings::default(),
             carried: Carried::default(),
             relayed: relaying::quota(),
+            at_jobs: jobs::AtHub::default(),
+            carrying: relaying::quota(),
             closed: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             log,
         });
+        hub.begin_counting()?;
         hub.renew_own();
         if hub.group().is_alone() {
             hub.lead_alone()?;
@@ -222,6 +241,7 @@ impl Hub {
                     hub.look_after_list();
                     hub.look_after_loans();
                     hub.look_after_group();
+                    hub.look_after_jobs();
                 }
                 drop(hub);
                 thread::sleep(LOOK);
@@ -251,6 +271,7 @@ impl Hub {
     /// Ends all links of members. From now on the hub serves and stores nothing.
     pub fn close(&self) {
         if !self.closed.swap(true, Ordering::AcqRel) {
+            self.end_counting();
             lock(&self.linked).values().for_each(|linked| linked.close());
             self.carried.end(|_| true);
             lock(&self.store).take().iter().for_each(|store| store.close());
@@ -443,6 +464,11 @@ impl Hub {
         lock(&self.lacking).clone()
     }
 
+    /// The store, while this hub leads.
+    fn store(&self) -> Option<Arc<Store>> {
+        lock(&self.store).clone()
+    }
+
     fn engine(&self) -> MutexGuard<'_, engine::Hub> {
         lock(&self.engine)
     }
@@ -506,6 +532,14 @@ impl Hub {
                 self.log.limited(Severity::Warning, what, format!("{what}: {error}"));
             }
         }
+    }
+
+    /// The certificates and the key with which this hub speaks HTTPS under these DNS names and addresses, as PEM.
+    ///
+    /// # Errors
+    /// A name is none.
+    pub fn serving(&self, names: &[String], lasts: Duration) -> Result<Zeroizing<String>, HubError> {
+        Ok(self.issuer.serving(names, lasts)?)
     }
 
     /// The member that asks, if the hub knows a member by the key of this certificate.

@@ -32,6 +32,7 @@ impl HubServer {
             Wanted::Hub => serving.serve(peer),
             Wanted::Hubs => serving.serve_hub(peer),
             Wanted::Relay { token } => serving.serve_relayed(peer, token),
+            Wanted::Content => serving.serve_contents(peer),
             _ => Err(refused("this is a hub, and no executor")),
         });
         Ok(HubServer { hub, door: Door::open(vec![listener], Some(member), serve, log)?, address })

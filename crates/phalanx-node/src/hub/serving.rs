@@ -11,7 +11,7 @@ use phalanx_core::hub::{Asking, Found, Refusal, Who, are_words};
 use phalanx_core::level::Levels;
 use phalanx_core::wire::hub::{
     Facts, FromHub, HubAt, LEVEL, MOST_ADDRESSES, Row, Statuses, ToHub, addresses_of, are_addresses, are_short,
-    is_short,
+    is_short, is_short_work,
 };
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode, encode_body};
 use phalanx_net::address::Address;
@@ -20,6 +20,7 @@ use phalanx_net::identity::Role;
 use phalanx_net::link::{Link, Reader};
 use phalanx_net::news::Exchange;
 use phalanx_net::sync::lock;
+use serde::Serialize;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,6 +83,11 @@ impl Linked {
         &self.asking.who
     }
 
+    /// The member's role.
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
     /// The number of the link.
     pub fn number(&self) -> u64 {
         self.number
@@ -105,6 +111,7 @@ impl Drop for Leaving<'_> {
         linked.close();
         lock(&hub.linked).remove(&linked.number);
         hub.engine().go(signing::now(), linked.number, &linked.asking.who);
+        hub.jobs_lose(linked);
     }
 }
 
@@ -147,7 +154,7 @@ impl Hub {
 
     /// The member with this certificate. A hub that does not lead knows no members: it admits all that the grid's issuers have made, and
     /// does nothing for them.
-    fn admitted(&self, certificate: &[u8]) -> Result<Asking, HubError> {
+    pub(super) fn admitted(&self, certificate: &[u8]) -> Result<Asking, HubError> {
         if !self.leads() {
             return Ok(signing::asking(certificate)?);
         }
@@ -169,7 +176,9 @@ impl Hub {
         *lock(&linked.heard) = Instant::now();
         let Ok(message) = decode::<ToHub>(&frame.header) else { return linked.close() };
         // A peer that sends requests and reads no answers would fill the memory with answers.
-        if linked.link.is_blocked() {
+        // An executor that is sent many jobs at once reads them a moment later.
+        let is_patient = linked.role == Role::Executor && linked.link.waiting_bytes() < MOST_WAITING;
+        if linked.link.is_blocked() && !is_patient {
             return linked.close();
         }
         match message {
@@ -203,7 +212,11 @@ impl Hub {
             }
             ToHub::Issue => return Ok(Some((FromHub::Issued, self.issue(linked, body)?.into_bytes()))),
             // It needs no answer, and comes often.
-            ToHub::Status(_) | ToHub::Has { .. } if self.leads() => return self.answer(linked, asked, body),
+            ToHub::Status(_) | ToHub::Has { .. } | ToHub::Worked(_) if self.leads() => {
+                return self.answer(linked, asked, body);
+            }
+            // What is told about runs is told after it is stored, which confirms that this hub leads.
+            ToHub::Jobs(_) if self.leads() && linked.role == Role::Executor => return self.answer(linked, asked, body),
             _ if !self.leads() => return Err(HubError::Elsewhere),
             _ => {}
         }
@@ -229,7 +242,10 @@ impl Hub {
             }
             ToHub::Renew => (FromHub::Renewed, self.renew(&linked.certificate)?.1.into_bytes()),
             ToHub::Members { after } => {
-                as_user()?;
+                // An executor asks for the addresses to which it lets its users' processes connect.
+                if linked.role != Role::Executor {
+                    as_user()?;
+                }
                 self.await_executors();
                 let after = after.map(|(role, name)| Who { role, name });
                 let (rows, goes_on) = self.engine().rows(after.as_ref());
@@ -248,6 +264,19 @@ impl Hub {
                 }
                 self.engine().runs(linked.number, who, status);
                 return Ok(None);
+            }
+            ToHub::Worked(worked) => {
+                if !is_short_work(&worked) {
+                    return Err(HubError::Other("what was worked is too long".to_owned()));
+                }
+                self.change(|engine, now| Ok(engine.worked(now, linked.number, who, worked)))?;
+                return Ok(None);
+            }
+            ToHub::History { since, after } => {
+                as_user()?;
+                let (rows, goes_on) = self.engine().history(since, after);
+                let (body, goes_on) = page(rows, goes_on);
+                (FromHub::History { goes_on }, body)
             }
             ToHub::Statuses { after } => {
                 as_user()?;
@@ -298,6 +327,7 @@ impl Hub {
                 self.has_issued(linked, &hub, key, fingerprint)?;
                 (FromHub::Issued, nothing)
             }
+            ToHub::Jobs(asked) => return self.answer_about_jobs(linked, asked, body),
             ToHub::Beat | ToHub::News(_) | ToHub::Watch | ToHub::Issue => return Ok(None), // these are no requests
         }))
     }
@@ -366,20 +396,31 @@ impl Hub {
             return Err(HubError::Other("these are no names of programs, or too many".to_owned()));
         }
         let after = after.map(|(role, name)| Who { role, name });
-        let Found { rows, goes_on, questions } = self.engine().seek(signing::now(), by, programs, after.as_ref())?;
+        let (rows, goes_on) = self.seek_rows(by, after.as_ref(), programs)?;
+        Ok(page(rows, goes_on))
+    }
+
+    /// The rows of such a page.
+    pub(super) fn seek_rows(
+        &self,
+        by: &str,
+        after: Option<&Who>,
+        programs: &[String],
+    ) -> Result<(Vec<Row>, bool), HubError> {
+        let Found { rows, goes_on, questions } = self.engine().seek(signing::now(), by, programs, after)?;
         for (number, programs) in questions {
             let linked = lock(&self.linked).get(&number).cloned();
             linked.iter().for_each(|linked| tell(&linked.link, &FromHub::Look { programs: programs.clone() }));
         }
-        Ok(page(rows, goes_on))
+        Ok((rows, goes_on))
     }
 }
 
 /// A page of rows, as the body of an answer: as many as fit. Whether there are more.
-fn page(mut rows: Vec<Row>, goes_on: bool) -> (Vec<u8>, bool) {
+fn page<R: Serialize>(mut rows: Vec<R>, goes_on: bool) -> (Vec<u8>, bool) {
     shortened(rows.len(), goes_on, |count| {
         rows.truncate(count);
-        encode_body::<Vec<Row>>(&rows)
+        encode_body::<Vec<R>>(&rows)
     })
 }
 

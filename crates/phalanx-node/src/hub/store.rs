@@ -4,6 +4,7 @@
 use crate::space::{Hosted, Told, Unfilled, fill_from};
 use phalanx_core::error::SpaceError;
 use phalanx_core::hub::Change;
+use phalanx_core::jobs::JobChange;
 use phalanx_core::space::{Asker, Get, Options, OutOptions, Pattern, Template, Tuple, Value};
 use phalanx_core::wire::{decode, encode_body};
 use std::sync::Arc;
@@ -70,7 +71,7 @@ impl Store {
                 let key = key_of(change);
                 let old = Get { take: true, key: Some(key.clone()), ..Get::default() };
                 space.find(now, asker, &self::changes(), &old, None)?;
-                if !matches!(change, Change::Invitation(_, None) | Change::Loan(_, None)) {
+                if !is_end(change) {
                     let options = OutOptions { key: Some(key), ..OutOptions::default() };
                     space.out(now, &[Tuple::of(&[Value::Bytes(encode_body(change))])], &options, None)?;
                 }
@@ -132,12 +133,27 @@ fn changes() -> Template {
     Template::new(vec![Pattern::Any], None)
 }
 
+/// Whether nothing is stored in place of what was there.
+fn is_end(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::Invitation(_, None)
+            | Change::Loan(_, None)
+            | Change::Day(_, _, None)
+            | Change::Job(JobChange::Job(_, None) | JobChange::Process(_, _, None))
+    )
+}
+
 fn key_of(change: &Change) -> Vec<u8> {
     let key = match change {
         Change::Invitation(id, _) => encode_body(&(0u8, id)),
         Change::Member(who, _) => encode_body(&(1u8, who)),
         Change::Loan(grid, _) => encode_body(&(2u8, grid)),
         Change::List(_) => encode_body(&3u8),
+        Change::Job(JobChange::Job(id, _)) => encode_body(&(4u8, id)),
+        Change::Job(JobChange::Process(id, index, _)) => encode_body(&(5u8, id, index)),
+        Change::LeastCage(_) => encode_body(&6u8),
+        Change::Day(day, executor, _) => encode_body(&(7u8, day, executor)),
     };
     Value::Bytes(key).to_bytes()
 }

@@ -6,12 +6,12 @@
 
 use super::is_readable;
 use crate::ending;
+use crate::limits::Reason;
 use phalanx_net::sync::lock;
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -33,30 +33,15 @@ struct Program {
     /// The keeper's socket, by which it is told to end. Gone: the program is.
     socket: Weak<OwnedFd>,
     account: u32,
-    crowd: Crowd,
+    reason: Reason,
 }
 
-/// How many processes and threads the program had when it was ended for others; 0: it was not.
-#[derive(Debug, Clone, Default)]
-pub struct Crowd(Arc<AtomicU64>);
-
-impl Crowd {
-    /// For people: why the program was ended. `None`: it was not, or not for others.
-    pub fn reason(&self) -> Option<String> {
-        let had = Some(self.0.load(Ordering::Acquire)).filter(|had| *had > 0)?;
-        Some(format!(
-            "ended, because its program had {had} processes and threads, and left none to others of this machine"
-        ))
-    }
-}
-
-/// Notes a program that has just been started.
-pub fn note(keeper: Pid, socket: &Arc<OwnedFd>, account: u32) -> Crowd {
-    let (crowd, socket) = (Crowd::default(), Arc::downgrade(socket));
+/// Notes a program that has just been started. If it is ended for others, the reason is given.
+pub fn note(keeper: Pid, socket: &Arc<OwnedFd>, account: u32, reason: Reason) {
+    let socket = Arc::downgrade(socket);
     let mut programs = lock(&PROGRAMS);
     programs.retain(|it| it.socket.strong_count() > 0);
-    programs.push(Program { keeper, socket, account, crowd: crowd.clone() });
-    crowd
+    programs.push(Program { keeper, socket, account, reason });
 }
 
 /// Ends the largest programs of this account as long as they leave it no room among the `most` processes and threads that it may have.
@@ -75,15 +60,17 @@ pub fn make_room(account: u32, most: u64) {
 fn end_largest(account: u32, most: u64) -> bool {
     let mut programs = Vec::new();
     for program in lock(&PROGRAMS).iter().filter(|it| it.account == account) {
-        programs.extend(program.socket.upgrade().map(|socket| (program.keeper, socket, program.crowd.clone())));
+        programs.extend(program.socket.upgrade().map(|socket| (program.keeper, socket, program.reason.clone())));
     }
     let sizes: Vec<_> = programs.into_iter().map(|it| (of_program(it.0), it)).collect();
     let all: u64 = sizes.iter().map(|(size, _)| size).sum();
     let least = if all < most / 2 { u64::MAX } else { (all / (2 * sizes.len().max(1) as u64)).max(LEAST) };
     let largest = sizes.into_iter().max_by_key(|(size, _)| *size).filter(|(size, _)| *size >= least);
-    let Some((size, (keeper, socket, crowd))) = largest else { return false };
+    let Some((size, (keeper, socket, reason))) = largest else { return false };
     let Ok(ended) = pidfd_open(keeper, PidfdFlags::empty()) else { return true };
-    crowd.0.store(size, Ordering::Release);
+    reason.give(format!(
+        "ended, because its program had {size} processes and threads, and left none to others of this machine"
+    ));
     let _ = shutdown(&*socket, Shutdown::Write); // as its owner ends it
     drop(socket);
     is_readable(&ended, Instant::now() + PATIENCE)

@@ -6,6 +6,7 @@
 //! all of them, waits until none is left, and ends.
 
 mod crowd;
+pub mod niceness;
 mod nursery;
 mod watch;
 
@@ -13,8 +14,9 @@ pub use nursery::{BUSY_PAUSE, BUSY_TRIES};
 pub use watch::close_all_but;
 
 use crate::cage::Bars;
+use crate::cgroups::Group;
 use crate::ending;
-use crowd::Crowd;
+use crate::limits::{Limiter, Reason};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
@@ -30,8 +32,9 @@ use std::time::{Duration, Instant};
 /// Bytes of a message to the keeper: a process, and a signal for its group. Without a signal: the process is one of the
 /// program's. Without both: all were named.
 const ORDER: usize = 8;
-/// Bytes of a message of the keeper: a process of the program, its wait status, and its peak resident size in kilobytes.
-const NEWS: usize = 16;
+/// Bytes of a message of the keeper: a process of the program, its wait status, its peak resident size in kilobytes, and the processor
+/// time of it and of all that it has waited for, in microseconds.
+const NEWS: usize = 24;
 
 /// How long a keeper has to end a program. One that takes longer waits for a file system that does not answer, in which it changes a
 /// mode, or a process of the program does.
@@ -45,7 +48,10 @@ pub struct Keeper {
     socket: Arc<OwnedFd>,
     process: Pid,
     is_over: bool,
-    crowd: Crowd,
+    /// Why the program was ended for others, or for a limit.
+    reason: Reason,
+    /// Dropped after the program has ended, which removes it. `None`: the kernel bounds nothing here.
+    group: Option<(Arc<Limiter>, Group)>,
 }
 
 /// How a process of the program ended.
@@ -57,6 +63,8 @@ pub struct Ended {
     pub status: ExitStatus,
     /// Its peak resident size in bytes.
     pub resident: u64,
+    /// The processor time of it and of all that it has waited for.
+    pub cpu: Duration,
 }
 
 /// A process of the program that has begun: its number, and a descriptor that is readable once it has ended.
@@ -75,19 +83,27 @@ impl Keeper {
         if let Some(most) = bars.processes().filter(|_| account != 0) {
             crowd::make_room(account, most);
         }
+        let limiter = bars.limiter();
+        let group = limiter.map(|limiter| limiter.group(commands.len())).transpose()?.flatten();
+        let entries = group.as_ref().map_or_else(Vec::new, Group::entries);
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let (reports, report) = nursery::pipe()?;
         let programs = Vec::with_capacity(commands.len()); // allocated before the fork, because the keeper must not allocate
         // SAFETY: the child never returns. It allocates, as the C library allows after a fork, only to start the commands.
         let process = match unsafe { libc::fork() } {
             // SAFETY: this is the child.
-            0 => unsafe { watch::keep(theirs.as_raw_fd(), programs, bars, commands, report.as_raw_fd()) },
+            0 => unsafe { watch::keep(theirs.as_raw_fd(), programs, bars, &entries, commands, report.as_raw_fd()) },
             process => Pid::from_raw(process).filter(|_| process > 0).ok_or_else(io::Error::last_os_error)?,
         };
         drop((theirs, report));
         let socket = Arc::new(socket);
-        let crowd = crowd::note(process, &socket, account);
-        let keeper = Keeper { socket, process, is_over: false, crowd };
+        let reason = Reason::default();
+        crowd::note(process, &socket, account, reason.clone());
+        if let Some(limiter) = limiter {
+            limiter.watch(process, &socket, bars.folders(), commands.len(), reason.clone());
+        }
+        let group = limiter.cloned().zip(group);
+        let keeper = Keeper { socket, process, is_over: false, reason, group };
         let started = nursery::read(reports, commands.len())?;
         // The keeper reaps nothing before it is told to go on, so that each number still is that of the process.
         let begun = |started: io::Result<u32>| {
@@ -101,9 +117,9 @@ impl Keeper {
         Ok((keeper, begun))
     }
 
-    /// For people: why the program was ended for others. `None`: it was not.
+    /// For people: why the program was ended for others, or for a limit. `None`: it was not.
     pub fn reason(&self) -> Option<String> {
-        self.crowd.reason()
+        self.reason.words().or_else(|| self.group.as_ref().and_then(|(limiter, group)| limiter.why(group)))
     }
 
     /// Sends a signal to the process group of a process of the program, if the process has not ended.
@@ -134,8 +150,13 @@ impl Keeper {
         self.end_within(PATIENCE)
     }
 
-    fn end_within(&mut self, patience: Duration) -> Vec<Ended> {
+    /// Begins to end the program, and waits for nothing. [`Keeper::end`] must follow.
+    pub fn begin_end(&self) {
         let _ = shutdown(&self.socket, Shutdown::Write);
+    }
+
+    fn end_within(&mut self, patience: Duration) -> Vec<Ended> {
+        self.begin_end();
         let until = Instant::now() + patience;
         let mut ended = Vec::new();
         while is_readable(&self.socket, until) {
@@ -209,8 +230,9 @@ impl Keeper {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the keeper of the program was ended"));
         }
         let word = |at: usize| bytes[at..at + 4].try_into().map_or(0, i32::from_ne_bytes);
-        let resident = bytes[8..].try_into().map_or(0, u64::from_ne_bytes) << 10;
-        Ok(Ended { process: word(0) as u32, status: ExitStatus::from_raw(word(4)), resident })
+        let long = |at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_ne_bytes);
+        let (resident, cpu) = (long(8) << 10, Duration::from_micros(long(16)));
+        Ok(Ended { process: word(0) as u32, status: ExitStatus::from_raw(word(4)), resident, cpu })
     }
 }
 

@@ -6,12 +6,13 @@
 //! children: the keeper is the parent of all.
 
 use crate::cage::Bars;
+use crate::cgroups::Group;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -63,13 +64,21 @@ pub fn read(reports: OwnedFd, count: usize) -> io::Result<Vec<io::Result<u32>>> 
     Ok(outcomes)
 }
 
-/// Enters the cage, sends the gate to the keeper, and starts the commands. Reports what it does.
+/// Enters the groups and the cage, sends the gate to the keeper, and starts the commands. Reports what it does.
 ///
 /// # Safety
 ///
 /// Only to be called right after a fork, in the child of `keeper`.
-pub unsafe fn nurse(bars: &Bars, commands: &mut [Command], report: RawFd, gate: OwnedFd, keeper: i32) -> ! {
-    if let Err(error) = bars.enter().and_then(|()| bars.enter_gate(gate.as_fd())) {
+pub unsafe fn nurse(
+    bars: &Bars,
+    groups: &[BorrowedFd<'_>],
+    commands: &mut [Command],
+    report: RawFd,
+    gate: OwnedFd,
+    keeper: i32,
+) -> ! {
+    // First the groups, which only the executor's account enters.
+    if let Err(error) = Group::enter(groups).and_then(|()| bars.enter()).and_then(|()| bars.enter_gate(gate.as_fd())) {
         refuse(report, error);
         exit(NOT_RUN);
     }

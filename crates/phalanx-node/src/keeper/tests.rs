@@ -14,7 +14,7 @@ const ESCAPE: &str = "setsid sh -c 'sh -c \"echo \\$\\$ > escaped; sleep 1000 & 
 fn bars(kind: Option<Kind>, folder: &Path) -> Bars {
     let grants = vec![format!("{}:rw", folder.display())];
     let cage = Cage::new(Settings { kind, grants, ..Settings::default() }).expect("a cage");
-    cage.around(Some(folder), None).expect("bars")
+    cage.around(Some(folder), None, None, &[]).expect("bars")
 }
 
 /// A shell with a script, and its keeper.

@@ -1,11 +1,11 @@
 //! What the keeper's process does. From the start of the program on it makes system calls only.
 
-use super::nursery;
 use super::{NEWS, ORDER};
-use crate::cage::{Bars, Gate};
+use super::{niceness, nursery};
+use crate::cage::{Bars, Gate, MOST_CONNECTING as MOST};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::process::Command;
 
 /// How long the keeper waits for killed processes to end before it looks for further ones.
@@ -34,7 +34,14 @@ struct Watch<'a> {
 /// # Safety
 ///
 /// Only to be called right after a fork, in the child. `programs` has room for all commands.
-pub unsafe fn keep(socket: RawFd, programs: Vec<i32>, bars: &Bars, commands: &mut [Command], report: RawFd) -> ! {
+pub unsafe fn keep(
+    socket: RawFd,
+    programs: Vec<i32>,
+    bars: &Bars,
+    groups: &[BorrowedFd<'_>],
+    commands: &mut [Command],
+    report: RawFd,
+) -> ! {
     // SAFETY: plain system calls with constants, and one name that ends with a zero.
     let keeper = unsafe {
         libc::setsid(); // no signal of the terminal reaches the keeper, and no task can type into the terminal
@@ -43,8 +50,12 @@ pub unsafe fn keep(socket: RawFd, programs: Vec<i32>, bars: &Bars, commands: &mu
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         libc::getpid()
     };
+    niceness::apply();
+    // First, because whoever stands around the cage may mount nothing.
+    let looked = bars.enter_private().and_then(|()| bars.look());
     let is_apart = bars.stand_around();
-    let gate = match begin(bars, commands, report, keeper) {
+    let begun = looked.and_then(|()| begin(bars, groups, commands, report, keeper));
+    let gate = match begun {
         Ok(gate) => gate,
         Err(error) => {
             nursery::refuse(report, error);
@@ -70,7 +81,13 @@ pub unsafe fn keep(socket: RawFd, programs: Vec<i32>, bars: &Bars, commands: &mu
 }
 
 /// Starts the process that starts the commands, and receives the gate from it.
-fn begin<'a>(bars: &'a Bars, commands: &mut [Command], report: RawFd, keeper: i32) -> io::Result<Option<Gate<'a>>> {
+fn begin<'a>(
+    bars: &'a Bars,
+    groups: &[BorrowedFd<'_>],
+    commands: &mut [Command],
+    report: RawFd,
+    keeper: i32,
+) -> io::Result<Option<Gate<'a>>> {
     let pair = || socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let (ours, theirs): (OwnedFd, OwnedFd) = pair()?;
     // SAFETY: the child enters the cage and starts the commands.
@@ -78,7 +95,7 @@ fn begin<'a>(bars: &'a Bars, commands: &mut [Command], report: RawFd, keeper: i3
         0 => {
             drop(ours);
             // SAFETY: this is the child.
-            unsafe { nursery::nurse(bars, commands, report, theirs, keeper) }
+            unsafe { nursery::nurse(bars, groups, commands, report, theirs, keeper) }
         }
         -1 => Err(io::Error::last_os_error()),
         _ => {
@@ -122,18 +139,29 @@ impl Watch<'_> {
     fn poll(&mut self, socket: RawFd, patience: libc::c_int) -> bool {
         let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let gate = self.gate.as_ref().map_or(-1, Gate::as_raw_fd); // the kernel passes over negative numbers
-        let mut fds = [poll(socket), poll(self.ends), poll(gate)];
+        let mut fds = [poll(-1); 3 + MOST];
+        fds[..3].copy_from_slice(&[poll(socket), poll(self.ends), poll(gate)]);
+        for (at, pending) in fds[3..].iter_mut().zip(self.gate.iter().flat_map(Gate::pending)) {
+            *at = libc::pollfd { fd: pending, events: libc::POLLOUT, revents: 0 };
+        }
+        let count = if self.gate.is_some() { fds.len() } else { 3 };
         // SAFETY: the array and the buffer live as long as the calls.
         unsafe {
-            libc::poll(fds.as_mut_ptr(), 3, patience);
+            if libc::poll(fds.as_mut_ptr(), count as libc::nfds_t, patience) < 0 {
+                return false; // interrupted, so that nothing is known
+            }
             if fds[1].revents != 0 {
                 let mut unused = [0u8; size_of::<libc::signalfd_siginfo>()];
                 libc::read(self.ends, unused.as_mut_ptr().cast(), unused.len());
             }
         }
+        if let Some(gate) = &mut self.gate {
+            let made = fds[3..].iter().enumerate().filter(|(_, it)| it.revents != 0);
+            made.for_each(|(number, _)| gate.complete(number));
+        }
         match fds[2].revents {
             0 => {}
-            revents if revents & libc::POLLIN != 0 => self.gate.iter().for_each(Gate::answer),
+            revents if revents & libc::POLLIN != 0 => self.gate.iter_mut().for_each(Gate::answer),
             _ => self.gate = None, // no process is left that could ask
         }
         fds[0].revents != 0
@@ -180,16 +208,18 @@ impl Watch<'_> {
             unsafe { libc::wait4(process, &raw mut status, 0, &raw mut usage) };
             if let Some(index) = index {
                 self.programs.swap_remove(index);
-                self.note(process, status, usage.ru_maxrss as u64);
+                self.note(process, status, &usage);
             }
         }
     }
 
-    fn note(&mut self, process: i32, status: i32, resident: u64) {
+    fn note(&mut self, process: i32, status: i32, usage: &libc::rusage) {
+        let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
         let mut news = [0; NEWS];
         news[..4].copy_from_slice(&process.to_ne_bytes());
         news[4..8].copy_from_slice(&status.to_ne_bytes());
-        news[8..].copy_from_slice(&resident.to_ne_bytes());
+        news[8..16].copy_from_slice(&(usage.ru_maxrss as u64).to_ne_bytes());
+        news[16..].copy_from_slice(&(micros(usage.ru_utime) + micros(usage.ru_stime)).to_ne_bytes());
         match self.programs.is_empty() {
             true => self.last = Some(news),
             false => self.report(&news),

@@ -333,7 +333,10 @@ impl Core {
 
     fn recruit_failed(&self, error: &RecruitError) {
         if !self.closed.load(Ordering::Acquire) {
-            self.drive(|engine, now| engine.on(now, Event::RecruitFailed { reason: error.to_string() }));
+            let reason = error.to_string();
+            let is_closed = matches!(error, RecruitError::Closed(_));
+            let event = if is_closed { Event::Closed { reason } } else { Event::RecruitFailed { reason } };
+            self.drive(|engine, now| engine.on(now, event));
         }
     }
 
@@ -439,10 +442,13 @@ impl Core {
 
     fn ended(&self, seat: &Seat, cause: Cause) {
         let Seat { id, name, .. } = seat;
-        self.drive(|engine, now| match seat.is_ready.load(Ordering::Relaxed) {
-            true => engine.on(now, Event::Lost { id: *id, cause }),
-            false => engine.on(now, Event::RecruitFailed { reason: format!("{name} did not start: {cause}") }),
-        });
+        let reason = format!("{name} did not start: {cause}");
+        let event = match seat.is_ready.load(Ordering::Relaxed) {
+            true => Event::Lost { id: *id, cause },
+            false if matches!(cause, Cause::Closed { .. }) => Event::Closed { reason },
+            false => Event::RecruitFailed { reason },
+        };
+        self.drive(|engine, now| engine.on(now, event));
         self.room.notify_all();
     }
 

@@ -6,7 +6,7 @@ use crate::control::{tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, printable, why_unreachable};
 use phalanx_core::hub::{HAS, MOST_LOANS};
 use phalanx_core::level::Levels;
-use phalanx_core::wire::hub::{FromHub, LEVEL, LoanRow, LoanTerms, Row, StatusRow, Statuses, ToHub};
+use phalanx_core::wire::hub::{DayRow, FromHub, LEVEL, LoanRow, LoanTerms, Row, StatusRow, Statuses, ToHub};
 use phalanx_core::wire::{MAX_CONTROL_BODY, decode};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Dialled, Expected, Judge, RELAYED, Target, dial};
@@ -214,6 +214,10 @@ impl AtHub {
             if Instant::now() >= until {
                 return Err(io::Error::from(io::ErrorKind::TimedOut).into());
             }
+            if self.link.0.is_blocked() {
+                // A long request: the socket had no room for all of it.
+                self.link.0.wait(until - Instant::now())?;
+            }
             let mut heard = Vec::new();
             let polled = self.reader.poll(until - Instant::now(), &mut |frame: Frame| heard.push(frame));
             for frame in heard {
@@ -384,6 +388,19 @@ impl AtHub {
             thread::sleep(pause);
             pause = PAUSES[1].min(pause * 2);
         }
+    }
+
+    /// What executors have worked since this day, in days since 1970.
+    ///
+    /// # Errors
+    /// As [`AtHub::ask`].
+    pub fn history(&mut self, since: u32) -> Result<Vec<DayRow>, AskError> {
+        let request =
+            |last: Option<&DayRow>| ToHub::History { since, after: last.map(|row| (row.day, row.executor.clone())) };
+        self.pages(request, |answer, body| {
+            let FromHub::History { goes_on } = answer else { return Err(other()) };
+            Ok((decode(body).map_err(io::Error::other)?, goes_on))
+        })
     }
 
     /// What all executors run, and what the hub relays.

@@ -3,6 +3,7 @@
 mod asking;
 mod founding;
 mod hubs_file;
+mod jobs;
 mod joining;
 mod paths;
 mod seeking;
@@ -12,6 +13,7 @@ mod watching;
 pub use asking::AtHub;
 pub use founding::{NewHub, join_as_hub};
 pub use hubs_file::{HUBS, HubsFile, merged};
+pub use jobs::{JobsAtHub, Log, from_json, to_json};
 pub use joining::{Joined, become_owner, come_back, join, open_again, why};
 pub use paths::Paths;
 pub use seeking::hub_address;

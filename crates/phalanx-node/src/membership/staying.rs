@@ -10,7 +10,8 @@ use crate::learned::log_learned;
 use crate::log::{Log, Severity};
 use crate::quota::Quota;
 use phalanx_core::hub::are_words;
-use phalanx_core::wire::hub::{Facts, FromHub, GuestState, HubAt, Status, Terms, ToHub, addresses_of};
+use phalanx_core::wire::hub::{Facts, FromHub, GuestState, HubAt, Status, Terms, ToHub, Worked, addresses_of};
+use phalanx_core::wire::jobs::FromHubJobs;
 use phalanx_core::wire::{VERSION, decode};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Target, dial};
@@ -30,6 +31,9 @@ use std::time::{Duration, Instant};
 /// at once. Beats find the losses that no operating system reports, such as a cut cable. With two beats a minute, an executor at
 /// rest sends and receives less than 1 KB a minute.
 pub const BEAT: Duration = Duration::from_secs(30);
+/// Interval at which an executor tells what users have used of it, and what it has offered while nobody has used it.
+const WORKED: Duration = Duration::from_secs(30);
+const OFFERED: Duration = Duration::from_secs(600);
 /// Interval at which the link checks for due news, beats and renewals.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Backoff before the hubs are called again. The pauses double up to the longest. A random factor between a half and one shortens
@@ -77,10 +81,16 @@ pub trait Resident: Send + Sync {
     fn finds(&self, program: &str) -> bool;
     /// What the executor runs now. This is called once a second.
     fn status(&self) -> Status;
+    /// What the executor has worked since its start.
+    fn worked(&self) -> Worked;
     /// The hub says on which terms the executor is a guest of another grid; `None`: it is none. Returns at once.
     fn be_guest(&self, terms: Option<Terms>);
     /// Whether a hub of the grid runs beside the executor. That hub tells the leader which key the executor has.
     fn is_at_hub(&self) -> bool;
+    /// The hub has let the executor in over this link, and is at this address. `None`: the link has ended.
+    fn at_hub(&self, hub: Option<(&Arc<Link>, &Address)>);
+    /// The hub says something about jobs. Returns at once.
+    fn hear_of_jobs(&self, message: FromHubJobs);
     /// How the executor is as a guest. This is called once a second. `None`: its owner does not let it be lent.
     fn guest(&self) -> Option<GuestState>;
 }
@@ -248,6 +258,8 @@ struct Told {
     when: Option<Instant>,
     status: Option<Status>,
     guest: Option<GuestState>,
+    /// What the executor has worked, and when it was told.
+    worked: Option<(Instant, Worked)>,
 }
 
 impl Shared {
@@ -325,7 +337,10 @@ impl Shared {
             FromHub::Entered { addresses, hubs } => self.enter(&addresses, hubs),
             _ => return Err(super::asking::other()),
         }
-        self.serve(at_hub)
+        self.resident.at_hub(Some((&at_hub.link.0, at_hub.address())));
+        let served = self.serve(at_hub);
+        self.resident.at_hub(None);
+        served
     }
 
     fn enter(&self, addresses: &[String], hubs: Vec<String>) {
@@ -424,6 +439,21 @@ impl Shared {
             tell(link, &ToHub::Guest(state.clone()));
             told.guest = guest;
         }
+        self.tell_work(link, told);
+    }
+
+    /// Tells the hub what the executor has worked. The hub stores it, so what is only offered is told seldom.
+    fn tell_work(&self, link: &Link, told: &mut Told) {
+        let age = told.worked.as_ref().map(|(when, _)| when.elapsed());
+        if age.is_some_and(|age| age < WORKED) {
+            return;
+        }
+        let worked = self.resident.worked();
+        let is_news = told.worked.as_ref().is_none_or(|(_, last)| last.uses != worked.uses);
+        if is_news || age.is_some_and(|age| age >= OFFERED) {
+            tell(link, &ToHub::Worked(worked.clone()));
+            told.worked = Some((Instant::now(), worked));
+        }
     }
 
     fn serve(self: &Arc<Shared>, at_hub: AtHub) -> Result<(), AskError> {
@@ -439,6 +469,7 @@ impl Shared {
                 Ok(FromHub::Come { token }) => self.come(token, &hub),
                 Ok(FromHub::Look { programs }) => self.look(programs, link),
                 Ok(FromHub::BeGuest { terms }) => self.resident.be_guest(terms),
+                Ok(FromHub::Jobs(message)) => self.resident.hear_of_jobs(message),
                 Ok(FromHub::Renewed) => self.take_certificate(&frame.body),
                 Ok(FromHub::Hubs { hubs }) => self.hear_of(hubs),
                 Ok(FromHub::News(message)) => match lock(&news).as_mut().map(|news| news.hear(message, &frame.body)) {

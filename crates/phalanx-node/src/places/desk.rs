@@ -199,6 +199,17 @@ impl Places {
         waited
     }
 
+    /// Forgets the requests of a link while the places are closed. Returns their numbers.
+    pub fn shut(&self, session: u64) -> Vec<u32> {
+        let mut state = lock(&self.state);
+        let given = state.desk.given.remove(&session).unwrap_or_default();
+        let mut numbers = state.desk.waiting.numbers(session);
+        state.desk.waiting.leave(session);
+        drop(state); // dropping a place locks the state
+        numbers.extend(given.into_iter().map(|given| given.request.number));
+        numbers
+    }
+
     /// Forgets the requests of a link that has ended.
     pub fn leave(&self, session: u64) {
         let mut state = lock(&self.state);
@@ -247,7 +258,7 @@ impl State {
     /// The request that gets a free place: the first one, of the user that has fewest.
     fn next(&mut self, capacity: u32) -> Option<Request> {
         let total = self.total();
-        if self.desk.waiting.is_empty() || (total >= capacity && !self.has_spare()) {
+        if self.closed.is_some() || self.desk.waiting.is_empty() || (total >= capacity && !self.has_spare()) {
             return None;
         }
         let (held, waiting, kept) = (self.held(), &self.desk.waiting, self.kept_for_ranks(capacity));

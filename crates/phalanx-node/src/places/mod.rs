@@ -57,6 +57,8 @@ struct State {
     lent: BTreeMap<String, u32>,
     desk: Desk,
     weights: HashMap<String, u32>,
+    /// Why nobody gets a place now. `None`: users do.
+    closed: Option<String>,
 }
 
 /// Handle for the places that one model of one program uses.
@@ -97,6 +99,24 @@ impl Places {
             *ranks.entry(holder.user.clone()).or_default() += used[Model::Ranks as usize];
         }
         (state.total(), ranks)
+    }
+
+    /// How many places programs other than this one use.
+    pub fn in_use_beside(&self, program: &[u8; 16]) -> u32 {
+        let state = lock(&self.state);
+        let others = state.used.iter().filter(|(holder, _)| holder.program != *program);
+        others.map(|(_, used)| used.iter().max().copied().unwrap_or_default()).sum()
+    }
+
+    /// From now on nobody gets a place, for this reason. `None`: users get places again. Places in use are not touched.
+    pub fn close(&self, why: Option<String>) {
+        lock(&self.state).closed = why;
+        self.given_back.notify_all();
+    }
+
+    /// Why nobody gets a place now. `None`: users do.
+    pub fn closed(&self) -> Option<String> {
+        lock(&self.state).closed.clone()
     }
 
     pub fn share(self: &Arc<Places>, holder: Holder, model: Model) -> Share {
@@ -153,6 +173,9 @@ impl Share {
 
     fn taken(&self, state: &State) -> u32 {
         let capacity = self.places.capacity;
+        if state.closed.is_some() {
+            return capacity;
+        }
         let claimed = state.claimed_by_others(capacity, &self.holder.user);
         let taken = state.taken(state.total(), &self.holder, self.model).saturating_add(claimed);
         taken.max(capacity.saturating_sub(state.lent_room(capacity, &self.holder, self.model)))
@@ -161,6 +184,9 @@ impl Share {
     /// How many places the model could take, if other users gave back what they have above their shares.
     pub fn fair(&self) -> u32 {
         let state = lock(&self.places.state);
+        if state.closed.is_some() {
+            return 0;
+        }
         let free = self.places.capacity.saturating_sub(self.taken(&state));
         let fair = state.fair(self.places.capacity, &self.holder).min(state.lent_fair(&self.holder));
         free.max(fair)
@@ -189,6 +215,9 @@ impl Share {
 
     /// Like [`Share::take`], but gives the places back when the returned value is dropped.
     pub fn keep(&self, count: u32) -> io::Result<Box<dyn Any + Send>> {
+        if let Some(why) = self.places.closed() {
+            return Err(io::Error::other(format!("it is closed: {why}")));
+        }
         match self.take(count) {
             Ok(()) => Ok(Box::new(Kept { share: self.clone(), count, session: None })),
             Err(taken) => Err(io::Error::other(format!("{taken} of its {} places are in use", self.places.capacity))),
@@ -230,6 +259,7 @@ mod tests {
             keep("bob", 1, Model::Interpreters, 2),
         ];
         assert_eq!(places.in_use(), (6, BTreeMap::from([("ada".to_owned(), 4)])));
+        assert_eq!((places.in_use_beside(&[1; 16]), places.in_use_beside(&[2; 16])), (1, 5));
     }
 
     #[test]
@@ -252,6 +282,20 @@ mod tests {
         assert!(mine.usage().to_string().ends_with("; of 3 users who wait you are number 2"));
         drop(wanted);
         assert_eq!((mine.usage().turn, mine.usage().waiting), (0, 2));
+    }
+
+    #[test]
+    fn closed_places_are_given_to_nobody_and_open_again() {
+        let places = Places::new(4, HashMap::new());
+        let (ranks, interpreters) =
+            (share(&places, "ada", 1, Model::Ranks), share(&places, "ada", 2, Model::Interpreters));
+        let _kept = interpreters.keep(1).expect("all are free");
+        places.close(Some("its owner uses it".to_owned()));
+        assert_eq!((ranks.free(), ranks.fair(), places.in_use().0), (0, 0, 1));
+        let refused = ranks.keep(1).map(drop).expect_err("it is closed").to_string();
+        assert_eq!(refused, "it is closed: its owner uses it");
+        places.close(None);
+        assert_eq!((ranks.free(), ranks.keep(3).is_ok()), (3, true));
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Restarts a program on the machines that are left.
 
 use super::happening::Happening;
-use super::job::LaunchError;
+use super::job::{Hosts, LaunchError};
 use super::site::Site;
 use super::starting::{Started, Starting, placed};
 use std::io;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// What was started; or why the start failed, with the machines of the start before it.
-type Outcome = Result<Started, (LaunchError, Vec<Site>)>;
+/// What was started, and the executors that it may use from now on; or why the start failed, with the machines of the start before it.
+type Outcome = Result<(Started, Option<Hosts>), (LaunchError, Vec<Site>)>;
 
 pub struct Again {
     next: Starting,
@@ -50,10 +50,10 @@ impl Again {
         self.outcome = Some(outcome);
         let work = move || {
             let happenings = starting.happenings.clone();
-            let outcome = match starting.run() {
+            let outcome = match starting.run_again() {
                 Ok(started) => {
                     drop(sites);
-                    Ok(started)
+                    Ok((started, starting.job.hosts))
                 }
                 Err(error) => Err((error, sites)),
             };
@@ -61,6 +61,11 @@ impl Again {
             happenings.send(Happening::Restarted);
         };
         thread::Builder::new().name("phalanx-restart".into()).spawn(work).map(drop)
+    }
+
+    /// How often the program has been started again.
+    pub fn starts(&self) -> u32 {
+        self.next.happenings.start
     }
 
     /// Looks for places on other machines for this machine's processes.
@@ -78,7 +83,8 @@ impl Again {
     /// The result of the start. Call it after [`Happening::Restarted`].
     pub fn take(&mut self) -> Option<Result<Started, LaunchError>> {
         match self.outcome.take()?.recv().ok()? {
-            Ok((options, sites)) => {
+            Ok(((options, sites), hosts)) => {
+                self.next.job.hosts = hosts;
                 self.next.placed = placed(&options, &sites);
                 Some(Ok((options, sites)))
             }

@@ -72,7 +72,7 @@ mod tests {
         let dialler = Dialler::from(member(Role::User, "ada"));
         let dialler = dialler.naming([("ws7".to_owned(), "10.0.0.7:7400".to_owned())].into());
         let (program, policy) = ([1; 16], Policy::default());
-        let hosts = Hosts { addresses: Vec::new(), dialler, program, policy, most: None, scope };
+        let hosts = Hosts { addresses: Vec::new(), dialler, program, policy, most: None, scope, newcomers: None };
         Delegating::new(&hosts, member(Role::Executor, "labpc").own().certificate.to_vec())
     }
 

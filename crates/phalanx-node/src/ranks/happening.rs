@@ -1,8 +1,11 @@
 //! The events ("happenings") that a launcher's thread handles.
 
 use super::machine::Event;
+use bytes::Bytes;
+use phalanx_core::wire::machines::FromMachine;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 /// An event for the launcher's thread.
@@ -27,6 +30,17 @@ pub enum Happening {
     Placed {
         ranks: Range<u32>,
     },
+    /// A rank has completed its files of a step, from which the program can be restarted.
+    Completed {
+        rank: u32,
+        step: u64,
+    },
+    /// The files of a machine's ranks of a step were written here; or the reason why not.
+    Fetched {
+        machine: usize,
+        step: u64,
+        outcome: Result<(), String>,
+    },
     /// Whether other machines have places for the processes of this machine.
     Places {
         machine: usize,
@@ -40,6 +54,8 @@ pub struct Teller {
     pub to: Sender<(u32, Happening)>,
     /// The number of restarts before this start.
     pub start: u32,
+    /// Takes the files of checkpoints, if the program survives losses.
+    pub parcels: Option<Sender<Parcel>>,
 }
 
 impl Teller {
@@ -47,4 +63,16 @@ impl Teller {
     pub fn send(&self, happening: Happening) -> bool {
         self.to.send((self.start, happening)).is_ok()
     }
+}
+
+/// A message of a machine about files of its ranks.
+pub struct Parcel {
+    pub happenings: Teller,
+    /// The machine's number in the program, and its ranks.
+    pub machine: usize,
+    pub ranks: Range<u32>,
+    pub message: FromMachine,
+    pub bytes: Bytes,
+    /// Is told how many bytes were written.
+    pub receipt: Arc<dyn Fn(u32) + Send + Sync>,
 }

@@ -2,7 +2,7 @@
 //! ended.
 
 use super::delegating::Delegating;
-use super::happening::{Happening, Teller};
+use super::happening::{Happening, Parcel, Teller};
 use super::job::{Hosts, Staged};
 use super::machine::Event;
 use super::output::Output;
@@ -57,13 +57,15 @@ pub struct Host {
 }
 
 /// The places of an executor for the program that asks.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Room {
     pub free: u32,
     /// How many would be free if other users gave back what they have above their shares.
     pub fair: u32,
     /// Who holds the places.
     pub usage: Usage,
+    /// Why the executor takes no ranks now.
+    pub closed: Option<String>,
 }
 
 /// Why an executor does not take part.
@@ -91,12 +93,16 @@ struct Shared {
     part: Mutex<Option<(usize, Range<u32>)>>,
     /// Bytes of output that have arrived and are not written yet.
     unwritten: AtomicUsize,
+    /// The same of files that ranks have saved.
+    unstored: Arc<AtomicUsize>,
     started: AtomicBool,
     /// All output has arrived and no more is wanted, so the link may end.
     drained: AtomicBool,
     forgotten: AtomicBool,
     /// All output was written, or no more will come.
     silent: AtomicBool,
+    /// Why the machine has ended the ranks there, if its owner has closed it.
+    closed: Mutex<Option<String>>,
     ip: IpAddr,
 }
 
@@ -113,11 +119,23 @@ impl Host {
         let ip = called.address().map_err(failed)?.ip();
         let delegating = Delegating::new(hosts, called.certificate());
         let (link, reader) = called.link(MOST_PIECE as u64).map_err(failed)?;
-        let (part, unwritten) = (Mutex::new(None), AtomicUsize::new(0));
+        let (part, unwritten, unstored) = (Mutex::new(None), AtomicUsize::new(0), Arc::default());
         let [started, drained, forgotten, silent] = [const { AtomicBool::new(false) }; 4];
-        let credit = Credit::new(WINDOW);
-        let shared =
-            Arc::new(Shared { link, delegating, credit, part, unwritten, started, drained, forgotten, silent, ip });
+        let (credit, closed) = (Credit::new(WINDOW), Mutex::default());
+        let shared = Arc::new(Shared {
+            link,
+            delegating,
+            credit,
+            part,
+            unwritten,
+            unstored,
+            started,
+            drained,
+            forgotten,
+            silent,
+            closed,
+            ip,
+        });
         let (answered, answers) = sync_channel(MOST_ANSWERS);
         let (written, to_write) = channel();
         let reading = Reading { shared: shared.clone(), answered, written, happenings: happenings.clone() };
@@ -135,9 +153,9 @@ impl Host {
     pub fn ask(&self, program: [u8; 16], wants: u32) -> Result<Room, String> {
         self.tell(&ToMachine::Ask { program, wants });
         match self.answer(DIAL_PATIENCE)? {
-            FromMachine::Offer { free, fair, usage, phalanx, .. } => {
+            FromMachine::Offer { free, fair, usage, phalanx, closed, .. } => {
                 check_version(&self.address, &phalanx)?;
-                Ok(Room { free, fair, usage })
+                Ok(Room { free, fair, usage, closed: closed.as_deref().map(printable) })
             }
             _ => Err(format!("{} offers nothing", self.address)),
         }
@@ -235,6 +253,21 @@ impl Host {
 
     pub fn tell_ranks(&self, ranks: Vec<u32>, message: ToRank) {
         self.tell(&ToMachine::Tell { ranks, message });
+    }
+
+    /// Tells the machine that its ranks save files of their own. To be called between `begin` and `start`.
+    pub fn survive(&self, restarts: u32, step: Option<u64>) {
+        self.tell(&ToMachine::Survive { restarts, step });
+    }
+
+    /// Asks for the ranks' files of a step.
+    pub fn fetch(&self, step: u64) {
+        self.tell(&ToMachine::Fetch { step });
+    }
+
+    /// The ranks' files of older steps may be removed.
+    pub fn release(&self, step: u64) {
+        self.tell(&ToMachine::Release { step });
     }
 
     pub fn signal(&self, number: i32) {
@@ -338,6 +371,7 @@ impl Reading {
         shared.credit.close();
         if let Some((machine, _)) = lock(&shared.part).clone().filter(|(its, _)| *its != UNKNOWN) {
             let why = match error {
+                _ if lock(&shared.closed).is_some() => lock(&shared.closed).take().unwrap_or_default(),
                 phalanx_net::link::LinkError::Closed => "its machine does not answer".to_owned(),
                 error => format!("its machine is gone: {error}"),
             };
@@ -376,8 +410,23 @@ impl Frames<'_> {
                 }
                 Event::Said { rank, message }
             }
+            FromMachine::Closed { why } => {
+                *lock(&self.shared.closed) = Some(format!("its machine was closed: {}", printable(&why)));
+                // Before the start, the conversation waits for an answer.
+                return self.shared.started.load(Ordering::Acquire)
+                    || self
+                        .answered
+                        .try_send(FromMachine::Refused { reason: format!("it was closed: {why}") })
+                        .is_ok();
+            }
             FromMachine::Nonsense { rank } => Event::Nonsense { rank },
             FromMachine::Ended { rank, exit } => Event::Ended { rank, exit },
+            FromMachine::Completed { rank, step } => {
+                return self.is_here(rank) && self.happenings.send(Happening::Completed { rank, step });
+            }
+            FromMachine::StepFile { .. } | FromMachine::StepPiece | FromMachine::Fetched { .. } => {
+                return self.pass_on(message, frame.body);
+            }
             FromMachine::Refused { reason } if self.shared.started.load(Ordering::Acquire) => {
                 self.happenings.send(Happening::Trouble(printable(&reason)));
                 return false; // the machine may have started nothing, so no end of it would ever be reported
@@ -391,6 +440,24 @@ impl Frames<'_> {
         };
         let (Event::Said { rank, .. } | Event::Nonsense { rank } | Event::Ended { rank, .. }) = &event;
         self.is_here(*rank) && self.happenings.send(Happening::Event(event))
+    }
+
+    /// Passes files that ranks have saved on to the thread that writes them, which acknowledges them.
+    fn pass_on(&self, message: FromMachine, bytes: Bytes) -> bool {
+        let Some((machine, ranks)) = lock(&self.shared.part).clone().filter(|(its, _)| *its != UNKNOWN) else {
+            return false;
+        };
+        let Some(parcels) = &self.happenings.parcels else { return false };
+        if self.shared.unstored.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len() > WINDOW {
+            return false;
+        }
+        let (link, unstored) = (self.shared.link.clone(), self.shared.unstored.clone());
+        let receipt = Arc::new(move |bytes: u32| {
+            unstored.fetch_sub(bytes as usize, Ordering::Relaxed);
+            tell(&link, &ToMachine::Stored { bytes });
+        });
+        let happenings = self.happenings.clone();
+        parcels.send(Parcel { happenings, machine, ranks, message, bytes, receipt }).is_ok()
     }
 
     fn is_here(&self, rank: u32) -> bool {

@@ -6,8 +6,10 @@ use phalanx_core::level::{Level, Policy};
 use phalanx_core::spmd::Limit;
 use phalanx_net::address::Address;
 use phalanx_net::identity::Scope;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -30,6 +32,8 @@ pub struct Job {
     pub files: Vec<Staged>,
     /// Checkpoints, for a BSP program.
     pub checkpoints: Option<Checkpoints>,
+    /// The program saves files of its own, from which it is restarted after a loss.
+    pub survive: Option<Survive>,
     /// Whether rank 0 reads this process's standard input.
     pub input: bool,
     /// A process that is stopped for this long counts as lost. `None`: it may stay stopped.
@@ -45,6 +49,16 @@ pub struct Checkpoints {
     pub restarts: u32,
     /// How slow a machine may be. The program leaves a slower one. `None`: speed is not checked.
     pub move_slow: Option<Limit>,
+}
+
+/// How a program that saves files of its own is restarted after a loss.
+#[derive(Debug, Clone)]
+pub struct Survive {
+    /// Most restarts without a new checkpoint in between.
+    pub restarts: u32,
+    /// Where the checkpoints are kept, and a program that was ended goes on from. `None`: a folder that is removed with the
+    /// program.
+    pub folder: Option<PathBuf>,
 }
 
 /// A block: processes that run the same program.
@@ -87,6 +101,21 @@ pub struct Hosts {
     pub most: Option<u32>,
     /// What the ranks may use in the user's name.
     pub scope: Scope,
+    /// How a program that survives losses finds executors that were not there at its start.
+    pub newcomers: Option<Newcomers>,
+}
+
+/// Finds the executors that there are now, and whom the user expects there. `None`: nothing is known of them.
+pub type Find = dyn Fn() -> Option<(Vec<Address>, Dialler)> + Send + Sync;
+
+/// See [`Find`].
+#[derive(Clone)]
+pub struct Newcomers(pub Arc<Find>);
+
+impl fmt::Debug for Newcomers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Newcomers")
+    }
 }
 
 /// A file that goes to every machine: its name there, and its path here.

@@ -72,7 +72,7 @@ impl Launcher {
     /// Starts a program. Returns after its machines were reached and the files were sent.
     pub fn start(mut job: Job) -> Result<Launcher, LaunchError> {
         let (to, happened) = channel();
-        let happenings = Teller { to, start: 0 };
+        let mut happenings = Teller { to, start: 0, parcels: None };
         let troubles = happenings.clone();
         let on_trouble = move |error: &io::Error| {
             troubles.send(Happening::OutputFailed(copy(error)));
@@ -86,6 +86,11 @@ impl Launcher {
             job.environment.extend(told.map(|(name, value)| (name.into(), value.into_bytes())));
         }
         let (program, stopped) = (Arc::new(Known::new(&job)?), input.then_some(stopped));
+        if let Some(store) = program.store.clone() {
+            let (parcels, taken) = channel();
+            happenings.parcels = Some(parcels);
+            thread::Builder::new().name("phalanx-store".into()).spawn(move || store.write(&taken))?;
+        }
         let (environment, known) = (job.environment.clone(), program.clone());
         let more = More {
             environment,
@@ -103,10 +108,13 @@ impl Launcher {
             placed: Vec::new(),
             left: Vec::new(),
             returns: false,
+            lost: Vec::new(),
+            is_quiet: false,
             program,
         };
         let mut again = first.again();
-        let (options, sites) = first.run()?;
+        let known = again.program.clone();
+        let (options, sites) = first.run().inspect_err(|_| drop(known.end(1)))?; // a new folder for checkpoints goes
         again.size = Some(options.machine_of.len() as u32);
         again.placed = placed(&options, &sites);
         let (code, machine_of) = (Arc::new(Code::default()), options.machine_of.clone());
@@ -201,6 +209,7 @@ impl Run {
         loop {
             if let Some(code) = code.filter(|_| self.undrained == 0 || last.is_some_and(|last| Instant::now() >= last))
             {
+                self.more.program.end(code).into_iter().for_each(|text| self.say(&text));
                 self.more.output.say_rest();
                 return code;
             }
@@ -213,8 +222,12 @@ impl Run {
                 Some(happening) => self.take(happening),
                 None => self.launch.on_time(self.began.elapsed()),
             }
-            for command in self.launch.take() {
-                code = code.or(self.obey(command));
+            let mut commands = self.launch.take();
+            while !commands.is_empty() {
+                for command in commands {
+                    code = code.or(self.obey(command));
+                }
+                commands = self.launch.take(); // some commands are answered at once
             }
             if self.interrupted && code.is_some() {
                 last.get_or_insert(Instant::now() + DRAIN);
@@ -295,8 +308,15 @@ impl Run {
             Happening::Drained => self.undrained = self.undrained.saturating_sub(1),
             Happening::Placed { ranks } => self.on_placed(ranks),
             Happening::Places { machine, found } => self.launch.on_places(now, machine, found),
+            Happening::Completed { rank, step } => self.launch.on_completed(now, rank, step),
+            Happening::Fetched { machine, step, outcome } => self.launch.on_fetched(now, machine, step, outcome),
             Happening::Restarted => {}
         }
+    }
+
+    fn say(&self, text: &str) {
+        lock(&self.report).say(text);
+        self.more.output.say(text);
     }
 
     /// Carries out a command. Returns the exit code, if it is known.
@@ -320,16 +340,16 @@ impl Run {
                 Some(Site::There(host)) => host.forget(), // its output may still be arriving
                 _ => self.sites[machine] = None,
             },
-            Command::Say(text) => {
-                lock(&self.report).say(&text);
-                self.more.output.say(&text);
-            }
+            Command::Say(text) => self.say(&text),
             Command::Seek { machine, places } => {
                 let site = self.sites[machine].as_ref();
                 site.into_iter().for_each(|site| self.again.seek(machine, site, places));
             }
             Command::Restart { without, leave } => self.anew = Some(Anew::Elsewhere { without, leave }),
             Command::Return => self.anew = Some(Anew::There),
+            Command::Fetch { step } => self.fetch(step),
+            Command::Keep { step } => self.keep(step),
+            Command::Release { step } => self.sites.iter().flatten().for_each(|site| site.release(step)),
             Command::Finish { code } => return Some(code),
         }
         None
@@ -337,6 +357,22 @@ impl Run {
 }
 
 impl Run {
+    /// Asks the machines for their ranks' files of a step.
+    fn fetch(&mut self, step: u64) {
+        let Some(store) = &self.more.program.store else { return };
+        if let Err(error) = store.begin(step, self.again.starts()) {
+            return self.launch.on_kept(self.began.elapsed(), step, Err(error.to_string()));
+        }
+        self.sites.iter().flatten().for_each(|site| site.fetch(step));
+    }
+
+    /// Makes a checkpoint of them.
+    fn keep(&mut self, step: u64) {
+        let Some(store) = &self.more.program.store else { return };
+        let kept = store.keep(step, self.machine_of.len() as u32);
+        self.launch.on_kept(self.began.elapsed(), step, kept);
+    }
+
     /// Starts a spawned world. A failure is reported as the end of its processes.
     fn start(&mut self, machine: usize, ranks: Range<u32>, programs: Vec<Wanted>) {
         debug_assert_eq!(machine, self.sites.len());

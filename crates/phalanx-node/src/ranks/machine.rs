@@ -70,6 +70,8 @@ pub struct Streams {
     pub input: Option<OwnedFd>,
     /// Standard output and standard error of each rank.
     pub outputs: Vec<Stream>,
+    /// The numbers of their processes.
+    pub processes: Vec<u32>,
 }
 
 impl Machine {
@@ -158,7 +160,7 @@ struct Watch<F> {
 
 impl<F: FnMut(Event)> Watch<F> {
     fn start(&mut self, part: &Part, folder: Option<&Path>, bars: Option<&Bars>, shared: &Shared) -> Streams {
-        let mut streams = Streams { input: None, outputs: Vec::new() };
+        let mut streams = Streams { input: None, outputs: Vec::new(), processes: Vec::new() };
         let all: Vec<(u32, &Program)> = part.ranks().collect();
         // Processes in one cage start together. Others start one after the other, so that fewer descriptors are open.
         let at_once = if bars.is_some() { all.len().max(1) } else { 1 };
@@ -171,6 +173,7 @@ impl<F: FnMut(Event)> Watch<F> {
             for ((rank, program), outcome) in ranks.iter().zip(outcomes) {
                 match outcome.and_then(|(child, pipes)| self.keep(child, pipes)) {
                     Ok((pipes, ended)) => {
+                        streams.processes.extend(self.children.last().map(Child::group));
                         streams.input = streams.input.or(pipes.input);
                         let stream = |kind, pipe| Stream::new(Source { rank: *rank, kind }, pipe, ended.clone());
                         streams.outputs.push(stream(Kind::Output, pipes.output));

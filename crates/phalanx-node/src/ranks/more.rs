@@ -58,7 +58,7 @@ impl More {
         };
         let (machine, streams) = Machine::start(part, None, None, None, on_event)?;
         show(streams.outputs, self.output.clone(), self.happenings.clone())?;
-        Ok(Site::Here(machine))
+        Ok(Site::Here(machine, None))
     }
 
     fn look_for_places(&self, ranks: Range<u32>, programs: Vec<Wanted>) -> io::Result<()> {

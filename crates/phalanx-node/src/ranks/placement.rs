@@ -33,6 +33,8 @@ pub struct Offer {
     pub free: u32,
     /// Who holds the others.
     pub usage: Usage,
+    /// Why the machine takes no ranks now.
+    pub closed: Option<String>,
     /// For a restarted program: how many ranks it had here, and the machine's number in it.
     pub had: u32,
     pub place: Option<usize>,
@@ -141,7 +143,8 @@ pub fn enough(places: u32, free: &[(String, u32)]) -> Result<(), String> {
 }
 
 fn told(offers: &[Offer]) -> String {
-    let tell = |Offer { name, free, usage, .. }: &Offer| match usage.holders() {
+    let tell = |Offer { name, free, usage, closed, .. }: &Offer| match usage.holders() {
+        _ if closed.is_some() => format!("{name} is closed: {}", closed.as_deref().unwrap_or_default()),
         // A program's interpreters and ranks share their places, which are free for it then.
         Some(_) if *free < usage.capacity => format!("{name} has {free} ({usage})"),
         _ => format!("{name} has {free}"),

@@ -2,15 +2,18 @@
 
 use super::delegated_file::DelegatedFile;
 use super::machine::{Event, Machine};
+use super::saving::{self, Order, Saving};
 use super::streams::{self, Taker};
 use crate::activity::Activity;
 use crate::cage::Cage;
 use crate::control::{Pulse, tell};
 use crate::credit::Credit;
+use crate::metering::{Meter, Metered};
 use crate::places::{Holder, Model, Places, Share, Wanted};
 use crate::scratch::Folder;
 use bytes::Bytes;
 use phalanx_core::level::{LevelSet, Mark, Policy};
+use phalanx_core::wire::hub::What;
 use phalanx_core::wire::machines::{Exit, FromMachine, MOST_PIECE, Part, Source, ToMachine, WINDOW};
 use phalanx_core::wire::ranks::{CHECKPOINTS, Entry, MOST_RANKS, ToRank, frame};
 use phalanx_core::wire::{Given, Version, decode, encode};
@@ -27,6 +30,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
@@ -69,6 +73,8 @@ pub struct Terms<'a> {
     pub closed: &'a AtomicBool,
     /// What the executor's hub is told.
     pub activity: &'a Arc<Activity>,
+    /// Counts what the processes use.
+    pub meter: &'a Arc<Meter>,
 }
 
 /// The folders of programs that have a link, by the user and the program's token.
@@ -90,16 +96,19 @@ pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
         wanted: None,
         places: None,
         files: 0,
+        survives: false,
+        storing: Arc::new(Credit::new(WINDOW)),
     };
     let mut pulse = Pulse::new();
-    let (held, waits) = (Cell::new(Held::default()), Cell::new(false));
+    let (held, waits, holds) = (Cell::new(Held::default()), Cell::new(false), Cell::new(false));
     let on_frame = |frame: Frame| {
         let received = serving.files;
         if let Err(error) = serving.on_frame(frame) {
             tell(link, &FromMachine::Refused { reason: error.to_string() });
         }
-        let holds = serving.places.is_some() || serving.wanted.is_some();
-        held.set(held.get().after(holds, serving.files > received, Instant::now()));
+        let is_holding = serving.places.is_some() || serving.wanted.is_some();
+        held.set(held.get().after(is_holding, serving.files > received, Instant::now()));
+        holds.set(serving.part.is_some());
         waits.set(serving.wanted.is_some());
     };
     reader.run(PAUSE, on_frame, |link| {
@@ -114,6 +123,10 @@ pub fn serve(link: &Arc<Link>, reader: Reader, terms: &Terms<'_>) {
             link.close();
         }
         if terms.closed.load(Ordering::Acquire) {
+            link.close();
+        }
+        if let Some(why) = terms.places.closed().filter(|_| holds.get()) {
+            tell(link, &FromMachine::Closed { why });
             link.close();
         }
     });
@@ -160,12 +173,20 @@ struct Serving<'a> {
     places: Option<Box<dyn Any + Send>>,
     /// Bytes of files received.
     files: u64,
+    /// Whether the ranks save files, from which the program is restarted.
+    survives: bool,
+    /// Credit for these files.
+    storing: Arc<Credit>,
 }
 
 struct Running {
-    /// Dropped first, so that no thread waits for credit for output that is not written any more.
+    /// Looks at the processes once more before they are ended.
+    _metered: Metered,
+    /// Dropped first of those that follow, so that no thread waits for credit for output that is not written any more.
     credit: Closing,
     machine: Machine,
+    /// Ends after the ranks.
+    saving: Option<Saving>,
     input: Option<Sender<Bytes>>,
     /// Bytes of input that wait for rank 0.
     waiting: Arc<AtomicUsize>,
@@ -209,6 +230,13 @@ impl Serving<'_> {
                 Ok(())
             }
             Ok(ToMachine::Beat) => Ok(()),
+            Ok(ToMachine::Survive { restarts, step }) => self.survive(restarts, step),
+            Ok(ToMachine::Fetch { step }) => self.order(Order::Fetch(step)),
+            Ok(ToMachine::Release { step }) => self.order(Order::Release(step)),
+            Ok(ToMachine::Stored { bytes }) => {
+                self.storing.give(bytes);
+                Ok(())
+            }
             Err(_) => {
                 self.link.close();
                 Ok(())
@@ -222,8 +250,8 @@ impl Serving<'_> {
         let earlier = self.wanted.take();
         self.wanted = (self.part.is_none() && wants > 0).then(|| share.want(wants, earlier));
         let (capacity, free, fair) = (self.terms.capacity, share.free(), share.fair());
-        let usage = share.usage();
-        tell(self.link, &FromMachine::Offer { capacity, free, fair, usage, phalanx: self.terms.phalanx.0.clone() });
+        let (usage, closed, phalanx) = (share.usage(), self.terms.places.closed(), self.terms.phalanx.0.clone());
+        tell(self.link, &FromMachine::Offer { capacity, free, fair, usage, phalanx, closed });
     }
 
     fn begin(&mut self, mut part: Part, machine: u32, machines: Vec<IpAddr>, program: [u8; 16]) -> io::Result<()> {
@@ -300,10 +328,12 @@ impl Serving<'_> {
         self.folder()?.finish();
         let account = self.folder()?.account().cloned();
         let folder = self.folder()?.path().to_owned();
-        let bars = self.terms.cage.around(Some(&folder), account.as_ref())?;
+        let memory = self.folder()?.memory().map(Path::to_owned);
+        let machines: Vec<IpAddr> = self.offered.iter().map(|(ip, _)| *ip).collect();
+        let bars = self.terms.cage.around(Some(&folder), account.as_ref(), memory.as_deref(), &machines)?;
         let part = self.part.clone().ok_or_else(|| io::Error::other("nothing was begun"))?;
         let (events, mut places, mut living) = (self.link.clone(), self.places.take(), part.count());
-        let address = self.offered.get(self.machine as usize).map(|(ip, _)| *ip);
+        let address = self.offered.get(self.machine as usize).map(|(ip, _)| *ip).filter(|_| bars.may_listen());
         let (activity, user) = (self.terms.activity.clone(), self.terms.user.to_owned());
         let on_event = move |event| {
             let message = match event {
@@ -322,6 +352,7 @@ impl Serving<'_> {
             let _ = events.send(Mark::None, encode(&message, 0), Vec::new());
         };
         let (machine, streams) = Machine::start(part, Some(folder), Some(bars), address, on_event)?;
+        let processes = streams.processes;
         let credit = Arc::new(Credit::new(WINDOW));
         let writer = Writer { link: self.link.clone(), credit: credit.clone() };
         let link = self.link.clone();
@@ -329,10 +360,41 @@ impl Serving<'_> {
             let _ = streams::pump(streams.outputs, writer);
             tell(&link, &FromMachine::Drained);
         })?;
+        let saving = self.survives.then(|| self.save()).transpose()?;
         let (waiting, link) = (Arc::new(AtomicUsize::new(0)), self.link.clone());
         let input = streams.input.map(|to| feed(to, link, waiting.clone())).transpose()?;
-        self.running = Some(Running { credit: Closing(credit), machine, input, waiting });
+        let metered = self.terms.meter.begin(self.terms.known, What::Ranks, processes);
+        self.running = Some(Running { _metered: metered, credit: Closing(credit), machine, saving, input, waiting });
         tell(self.link, &FromMachine::Started);
+        Ok(())
+    }
+
+    /// Gives the ranks the folders for their files. Those to go on from follow as files of the program.
+    fn survive(&mut self, restarts: u32, step: Option<u64>) -> io::Result<()> {
+        let folder = self.folder()?.clone();
+        let part = self.part.as_mut().ok_or_else(|| io::Error::other("no part was begun"))?;
+        folder.begin_saving(part.first..part.first + part.count())?;
+        saving::tell_ranks(part, &folder, restarts, step);
+        self.survives = true;
+        Ok(())
+    }
+
+    /// Starts the thread that looks after what the ranks save.
+    fn save(&self) -> io::Result<Saving> {
+        let (Some(folder), Some(part)) = (&self.folder, &self.part) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let (link, credit) = (self.link.clone(), self.storing.clone());
+        let carry = move |message: FromMachine, bytes: &[u8]| {
+            let body = if bytes.is_empty() { Vec::new() } else { vec![Bytes::copy_from_slice(bytes)] };
+            credit.take(bytes.len()) && link.send(Mark::None, encode(&message, bytes.len() as u64), body).is_ok()
+        };
+        let ranks = part.first..part.first + part.count();
+        Saving::start(folder.clone(), ranks, self.storing.clone(), Box::new(carry))
+    }
+
+    fn order(&self, order: Order) -> io::Result<()> {
+        self.running.iter().filter_map(|running| running.saving.as_ref()).for_each(|saving| saving.order(order));
         Ok(())
     }
 

@@ -2,28 +2,35 @@
 
 use super::at_once::at_once;
 use super::executors::Executors;
-use super::happening::{Happening, Teller};
+use super::happening::{Happening, Parcel, Teller};
 use super::hosts::{Host, Room, Unreached};
 use super::input;
 use super::job::{Block, Hosts, Job, LaunchError, Staged};
 use super::machine::{Machine, Streams};
 use super::output::Output;
 use super::placement::{Choice, Offer, enough, fill, parts, secret};
+use super::saving::{self, Saving};
 use super::serve::write_all;
 use super::site::Site;
+use super::store::Store;
 use super::streams::{self, Stream};
+use crate::credit::Credit;
 use crate::scratch::Folder;
+use bytes::Bytes;
 use phalanx_core::launch::Options;
 use phalanx_core::level::{Level, Levels};
-use phalanx_core::wire::machines::Part;
+use phalanx_core::text::escaped;
+use phalanx_core::wire::machines::{FromMachine, Part, WINDOW};
 use phalanx_core::wire::ranks::{CHECKPOINTS, MOST_RANKS};
 use phalanx_net::address::Address;
 use phalanx_net::dial::RELAYED;
 use phalanx_net::identity::random_token;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,6 +46,10 @@ const RESTARTED: &str = "a program that is started again from its checkpoints st
 /// How long a launcher waits for places of other users: until an executor takes them, which is after ten seconds, and some.
 const ROOM_PATIENCE: Duration = Duration::from_secs(15);
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
+/// How long a program that survives losses waits for places: the time in which people come back from a meal, or a machine is
+/// restarted.
+const PLACES_PATIENCE: Duration = Duration::from_secs(600);
+const PLACES_PAUSE: Duration = Duration::from_secs(1);
 /// Least time between two lines that tell the user who holds places.
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
 
@@ -57,6 +68,10 @@ pub struct Starting {
     pub left: Vec<Address>,
     /// The program goes back to where it was a moment ago, so the places there may only be becoming free.
     pub returns: bool,
+    /// Executors that were lost. They are tried again if there are too few places without them.
+    pub lost: Vec<Address>,
+    /// Executors that cannot be reached are not told to the user, who knows.
+    pub is_quiet: bool,
     pub program: Arc<Known>,
 }
 
@@ -65,7 +80,11 @@ pub struct Known {
     /// The token by which machines know the program.
     pub token: [u8; 16],
     /// The folder for checkpoints on this machine.
-    pub folder: Option<Folder>,
+    pub folder: Option<Arc<Folder>>,
+    /// The checkpoints of a program that survives losses.
+    pub store: Option<Arc<Store>>,
+    /// The program has ended, and must not be restarted.
+    is_over: AtomicBool,
     /// The patience of the [`Job`].
     pub patience: Option<Duration>,
     /// Set once the program has been started.
@@ -79,20 +98,30 @@ type Placed = (Vec<Host>, Vec<u32>, Vec<Host>);
 
 impl Known {
     /// For a program that has not been started yet.
-    pub fn new(job: &Job) -> io::Result<Known> {
-        let here = job.hosts.is_none() && job.checkpoints.is_some();
-        let folder = here.then(Folder::new).transpose()?;
-        Ok(Known { token: random_token(), folder, patience: job.patience, executors: OnceLock::new() })
+    pub fn new(job: &Job) -> Result<Known, LaunchError> {
+        let here = job.hosts.is_none() && (job.checkpoints.is_some() || job.survive.is_some());
+        let folder = here.then(Folder::new).transpose()?.map(Arc::new);
+        let store = job.survive.as_ref().map(|it| Store::open(it.folder.as_deref())).transpose()?.map(Arc::new);
+        let (token, patience, executors, is_over) =
+            (random_token(), job.patience, OnceLock::new(), AtomicBool::new(false));
+        Ok(Known { token, folder, store, is_over, patience, executors })
+    }
+
+    /// The program has ended with this code. Returns what the user should know of its checkpoints.
+    pub fn end(&self, code: i32) -> Option<String> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.store.as_ref().and_then(|store| store.end(code))
     }
 }
 
 impl Starting {
     /// The description of another start of the same program.
     pub fn again(&self) -> Starting {
-        let Starting { job, output, happenings, size, placed, left, program, .. } = self;
+        let Starting { job, output, happenings, size, placed, left, lost, is_quiet, program, .. } = self;
         let (job, output, happenings) = (job.clone(), output.clone(), happenings.clone());
-        let (placed, left, program) = (placed.clone(), left.clone(), program.clone());
-        Starting { job, output, happenings, stopped: None, size: *size, placed, left, returns: false, program }
+        let (placed, left, lost, program) = (placed.clone(), left.clone(), lost.clone(), program.clone());
+        let (stopped, size, returns, is_quiet) = (None, *size, false, *is_quiet);
+        Starting { job, output, happenings, stopped, size, placed, left, returns, lost, is_quiet, program }
     }
 
     /// The same, on the machines of the start before.
@@ -113,6 +142,7 @@ impl Starting {
     pub fn leave_out(&mut self, site: &Site) {
         if let (Some(hosts), Site::There(host)) = (&mut self.job.hosts, site) {
             hosts.addresses.retain(|address| *address != host.address);
+            self.lost.push(host.address.clone());
         }
     }
 
@@ -144,6 +174,39 @@ impl Starting {
         self.placed.iter().find(|(it, _)| it == address).map_or(0, |(_, count)| *count)
     }
 
+    /// Restarts a program. One that survives losses waits for places. Then machines count too that it has lost.
+    pub fn run_again(&mut self) -> Result<Started, LaunchError> {
+        let began = Instant::now();
+        loop {
+            let why = match self.again().run() {
+                Err(LaunchError::Hosts(why)) if self.program.store.is_some() => why,
+                outcome => return outcome,
+            };
+            if self.program.is_over.load(Ordering::Relaxed) || began.elapsed() >= PLACES_PATIENCE {
+                return Err(LaunchError::Hosts(format!("{why}, for {} s", began.elapsed().as_secs())));
+            }
+            if !std::mem::replace(&mut self.is_quiet, true) {
+                let most = PLACES_PATIENCE.as_secs() / 60;
+                self.output.say(&format!("{why}; the program waits for places, for {most} minutes at most"));
+            }
+            thread::sleep(PLACES_PAUSE);
+            self.widen();
+        }
+    }
+
+    /// From now on, executors count too that were lost, or that have come since the program began.
+    fn widen(&mut self) {
+        let Some(hosts) = &mut self.job.hosts else { return };
+        let mut more = std::mem::take(&mut self.lost);
+        if let Some((found, dialler)) = hosts.newcomers.as_ref().and_then(|newcomers| newcomers.0()) {
+            more.extend(found);
+            hosts.dialler = dialler;
+        }
+        more.retain(|address| !hosts.addresses.contains(address));
+        more.dedup();
+        hosts.addresses.extend(more);
+    }
+
     /// Starts all ranks. Returns what the engine needs to know of them, and their machines.
     pub fn run(mut self) -> Result<Started, LaunchError> {
         match self.job.hosts.take() {
@@ -163,15 +226,19 @@ impl Starting {
         let options = self.options(names, &counts, levels, false);
         let address = self.job.apart.map(|_| IpAddr::from(Ipv4Addr::LOCALHOST));
         let mut sites = Vec::with_capacity(counts.len());
+        self.claim_store(count)?;
         for (machine, mut part) in self.parts(&counts).into_iter().enumerate() {
             self.give_folder(machine, &mut part)?;
+            let ranks = part.first..part.first + part.count();
+            self.give_saved(&mut part, ranks.clone())?;
             let events = self.happenings.clone();
             let on_event = move |event| {
                 events.send(Happening::Event(event));
             };
             let (machine, streams) = Machine::start(part, None, None, address, on_event)?;
             self.attach(streams)?;
-            sites.push(Site::Here(machine));
+            let saving = self.save_here(sites.len(), ranks)?;
+            sites.push(Site::Here(machine, saving));
         }
         Ok((options, sites))
     }
@@ -182,6 +249,48 @@ impl Starting {
         let variable = (CHECKPOINTS.into(), folder.checkpoints(machine)?.into_os_string().into_vec());
         part.programs.iter_mut().for_each(|(_, program)| program.environment.push(variable.clone()));
         Ok(())
+    }
+
+    /// Notes whose checkpoints are in the folder that the user has named, or checks it.
+    fn claim_store(&self, count: u32) -> Result<(), LaunchError> {
+        let text = |block: &Block| {
+            let words: Vec<_> = block.command.iter().map(|word| String::from_utf8_lossy(word)).collect();
+            words.join(" ")
+        };
+        let commands: Vec<String> = self.job.programs.iter().map(text).collect();
+        let told = format!("{count} processes of {}", commands.join(" : "));
+        self.program.store.as_ref().map_or(Ok(()), |store| store.claim(&escaped(&told)))
+    }
+
+    /// Gives this machine's ranks the folders for their files, with those of the newest checkpoint.
+    fn give_saved(&self, part: &mut Part, ranks: Range<u32>) -> io::Result<()> {
+        let (Some(folder), Some(store)) = (&self.program.folder, &self.program.store) else { return Ok(()) };
+        folder.begin_saving(ranks.clone())?;
+        for Staged { name, path } in store.files(ranks)? {
+            let to = folder.path().join(name);
+            to.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+            std::fs::copy(path, to)?;
+        }
+        saving::tell_ranks(part, folder, self.happenings.start, store.newest());
+        Ok(())
+    }
+
+    /// Starts the thread that looks after what this machine's ranks save.
+    fn save_here(&self, machine: usize, ranks: Range<u32>) -> io::Result<Option<Saving>> {
+        let (Some(folder), Some(parcels)) = (&self.program.folder, &self.happenings.parcels) else { return Ok(None) };
+        let (happenings, parcels, credit) = (self.happenings.clone(), parcels.clone(), Arc::new(Credit::new(WINDOW)));
+        let (its, taken) = (ranks.clone(), credit.clone());
+        let carry = move |message, bytes: &[u8]| {
+            if let FromMachine::Completed { rank, step } = message {
+                return happenings.send(Happening::Completed { rank, step });
+            }
+            let given = taken.clone();
+            let receipt = Arc::new(move |bytes| given.give(bytes));
+            let (happenings, ranks, body) = (happenings.clone(), its.clone(), Bytes::copy_from_slice(bytes));
+            let parcel = Parcel { happenings, machine, ranks, message, bytes: body, receipt };
+            taken.take(bytes.len()) && parcels.send(parcel).is_ok()
+        };
+        Saving::start(folder.clone(), ranks, credit, Box::new(carry)).map(Some)
     }
 
     /// Connects standard input to rank 0, and all output to the user.
@@ -201,15 +310,27 @@ impl Starting {
         let parts = self.parts(&counts);
         let begin =
             |number: usize, host: &Host| host.begin(parts[number].clone(), number, &executors.ips, self.program.token);
+        self.claim_store(counts.iter().sum())?;
         let offered = at_once(&reached, begin)?;
         let levels = executors.note(offered.into_iter().enumerate()).map_err(LaunchError::Hosts)?;
-        let files: &[Staged] = &self.job.files;
-        at_once(&reached, |_, host| host.start(files))?;
+        at_once(&reached, |number, host| {
+            let part = &parts[number];
+            let saved =
+                self.tell_saved(host, part.first..part.first + part.count()).map_err(|error| error.to_string())?;
+            host.start(&[&self.job.files[..], &saved].concat())
+        })?;
         let names = reached.iter().map(|host| host.name.clone()).collect();
         let options = self.options(names, &counts, levels, true);
         self.stopped.map_or(Ok(()), |stopped| input::pump(stopped, reached[0].input()))?;
         let _ = self.program.executors.set(executors); // not set again by a restarted program, which spawns nothing
         Ok((options, reached.into_iter().map(|host| Site::There(Arc::new(host))).collect()))
+    }
+
+    /// Tells a machine from where its ranks go on. Returns the files that they go on from.
+    fn tell_saved(&self, host: &Host, ranks: Range<u32>) -> io::Result<Vec<Staged>> {
+        let Some(store) = &self.program.store else { return Ok(Vec::new()) };
+        host.survive(self.happenings.start, store.newest());
+        store.files(ranks)
     }
 
     /// Chooses the machines that get ranks.
@@ -272,6 +393,7 @@ impl Starting {
             name: host.name.clone(),
             free: hosts.most.unwrap_or(u32::MAX).min(free),
             usage: host.room.usage,
+            closed: host.room.closed.clone(),
             had,
             place,
             is_left: self.left.contains(&host.address),
@@ -291,7 +413,10 @@ impl Starting {
             return Err(if is_stranger { LaunchError::Unexpected(why) } else { LaunchError::Hosts(why) });
         }
         // Machines that cannot be reached are left out: the program goes on with the others.
-        failed.iter().for_each(|error| self.output.say(&format!("{error}; the program goes on without it")));
+        failed
+            .iter()
+            .filter(|_| !self.is_quiet)
+            .for_each(|error| self.output.say(&format!("{error}; the program goes on without it")));
         Ok(reached.into_iter().flatten().collect())
     }
 
@@ -307,14 +432,29 @@ impl Starting {
     fn options(&self, machines: Vec<String>, counts: &[u32], levels: Vec<Vec<Levels>>, there: bool) -> Options {
         let of_one = |(machine, count): (usize, &u32)| std::iter::repeat_n(machine, *count as usize);
         let machine_of = counts.iter().enumerate().flat_map(of_one).collect();
-        let restarts = self.job.checkpoints.map_or(0, |checkpoints| checkpoints.restarts);
+        let restarts = self.job.checkpoints.map(|checkpoints| checkpoints.restarts);
+        let restarts = restarts.or(self.job.survive.as_ref().map(|it| it.restarts)).unwrap_or(0);
+        let survives = self.program.store.as_ref().map(|store| store.newest().unwrap_or(0));
         let apart = self.job.apart.map(|_| APART);
-        let fixed = apart.or(self.job.checkpoints.map(|_| RESTARTED)).map(str::to_owned);
+        let restarted = self.job.checkpoints.is_some() || self.job.survive.is_some();
+        let fixed = apart.or(restarted.then_some(RESTARTED)).map(str::to_owned);
         let here = (!there).then_some(ALL_HERE);
         let bound = here.or(self.job.checkpoints.is_none().then_some(NO_CHECKPOINTS)).map(str::to_owned);
         let (host_of, is_remote) = ((0..machines.len()).collect(), there);
         let (keep_going, is_bsp) = (self.job.keep_going, self.job.checkpoints.is_some());
-        Options { machines, machine_of, levels, host_of, is_remote, keep_going, restarts, fixed, bound, is_bsp }
+        Options {
+            machines,
+            machine_of,
+            levels,
+            host_of,
+            is_remote,
+            keep_going,
+            restarts,
+            survives,
+            fixed,
+            bound,
+            is_bsp,
+        }
     }
 }
 

@@ -272,7 +272,7 @@ impl Server {
             Wanted::Transfer | Wanted::Executor | Wanted::Stream { .. } | Wanted::Files => {
                 Err(refused("no files are copied here, only spaces served"))
             }
-            Wanted::Join | Wanted::Hub | Wanted::Hubs | Wanted::Relay { .. } => {
+            Wanted::Join | Wanted::Hub | Wanted::Hubs | Wanted::Relay { .. } | Wanted::Content => {
                 Err(refused("this is no hub, only spaces are served"))
             }
         };

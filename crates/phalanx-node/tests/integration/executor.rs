@@ -51,6 +51,7 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
             | FromExecutor::Taken { .. }
             | FromExecutor::News(_)
             | FromExecutor::Waits { .. }
+            | FromExecutor::Closed { .. }
             | FromExecutor::Beat { .. } => {}
         };
         reader.poll(Duration::from_millis(100), &mut on_frame).unwrap();

@@ -96,6 +96,27 @@ fn machines_that_come_back_in_time_are_used_again_and_nothing_is_lost() {
     }
 }
 
+/// An owner closes a machine for the night, or only its owner's lunch is over.
+#[test]
+fn while_machines_are_closed_runs_wait_longer_than_their_patience() {
+    let closed = Plan { closed_until: PATIENCE * 3, ..restart(190, PATIENCE) };
+    let grid = Grid::run(closed.clone());
+    grid.readers.iter().for_each(Reader::expect_everything);
+    assert!(grid.done > PATIENCE * 3, "ended after {:?}", grid.done);
+    let never = Grid::run(Plan { recruits: vec![recruiting(40, true); 200], faults: Vec::new(), ..closed.clone() });
+    assert!(
+        never.readers.iter().all(|reader| reader.abandoned.is_none()),
+        "nor are they abandoned before the first one"
+    );
+    let lost = Grid::run(Plan { recruits: restart(10_000, PATIENCE).recruits, ..closed });
+    let patience = lost.done.saturating_sub(PATIENCE * 3);
+    assert!(lost.readers.iter().all(|reader| reader.abandoned.is_some()));
+    assert!(
+        patience + Duration::from_secs(2) >= PATIENCE && patience <= PATIENCE + Duration::from_secs(3),
+        "{patience:?}"
+    );
+}
+
 #[test]
 fn recruiting_is_tried_again_less_and_less_often_until_patience_is_over() {
     let grid = Grid::run(restart(10_000, PATIENCE));

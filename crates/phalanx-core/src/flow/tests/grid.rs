@@ -147,7 +147,10 @@ impl Grid {
             Happening::LinkEnds(id, cause) => self.engine.on(self.now, Event::Lost { id, cause }),
             Happening::Recruited(id) => self.recruited(id),
             Happening::RecruitFails(id) => {
-                self.engine.on(self.now, Event::RecruitFailed { reason: format!("no machine for {}", id.0) });
+                let reason = format!("no machine for {}", id.0);
+                let is_closed = self.now < self.plan.closed_until;
+                self.engine
+                    .on(self.now, if is_closed { Event::Closed { reason } } else { Event::RecruitFailed { reason } });
             }
             Happening::Read(reader, tasks) => self.engine.read(self.readers[reader].run, tasks),
         }

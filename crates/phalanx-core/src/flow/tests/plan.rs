@@ -38,6 +38,8 @@ pub struct Plan {
     pub sleep: Option<(Duration, Duration)>,
     /// Whether messages in flight from an interpreter are lost when a task kills it.
     pub crashes_lose_answers: bool,
+    /// Until then, recruits fail because owners have closed their machines.
+    pub closed_until: Duration,
 }
 
 impl Default for Plan {
@@ -55,6 +57,7 @@ impl Default for Plan {
             reading: Duration::ZERO,
             sleep: None,
             crashes_lose_answers: false,
+            closed_until: Duration::ZERO,
         }
     }
 }

@@ -84,7 +84,9 @@ fn a_task_whose_interpreters_are_taken_is_no_culprit() {
         let taken: Vec<InterpreterId> = grid.engine.interpreters.keys().copied().collect();
         for id in taken {
             grid.seats.get_mut(&id).expect("a seat").faulty = true;
-            grid.engine.on(grid.now, Event::Lost { id, cause: Cause::Taken });
+            let closed = Cause::Closed { why: "its owner uses it".to_owned() };
+            let cause = if id.0 % 2 == 0 { Cause::Taken } else { closed };
+            grid.engine.on(grid.now, Event::Lost { id, cause });
         }
         let end = grid.now + milliseconds(200);
         grid.run_on_until(end);

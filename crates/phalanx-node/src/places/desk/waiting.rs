@@ -82,9 +82,14 @@ impl Waiting {
         Some(request)
     }
 
+    /// The numbers of a link's requests.
+    pub fn numbers(&self, session: u64) -> Vec<u32> {
+        self.links.get(&session).into_iter().flat_map(|turns| turns.keys().copied()).collect()
+    }
+
     /// Removes all requests of a link. Whether there was one.
     pub fn leave(&mut self, session: u64) -> bool {
-        let numbers: Vec<u32> = self.links.get(&session).into_iter().flat_map(|turns| turns.keys().copied()).collect();
+        let numbers = self.numbers(session);
         numbers.iter().for_each(|number| drop(self.remove(session, *number)));
         !numbers.is_empty()
     }

@@ -248,7 +248,7 @@ impl Service {
             |_| (),
             |link| {
                 pulse.pause(link, &Message::Beat);
-                if self.is_closed() || is_over() {
+                if self.is_closed() || self.paused().is_some() || is_over() {
                     link.close();
                 }
             },

@@ -58,6 +58,8 @@ pub struct Service {
     /// The users with links for requests about files.
     guests: files::Guests,
     closed: AtomicBool,
+    /// Why no copies go on here now. `None`: they do.
+    paused: Mutex<Option<String>>,
     pub(super) log: Log,
 }
 
@@ -122,13 +124,25 @@ impl Service {
         let (transfers, guests, closed) = (Mutex::default(), files::Guests::new(), AtomicBool::new(false));
         let most = most_links(MOST_LINKS, THREADS);
         let links = Quota::new("links for copies", most, SHARE_OF_LINKS.min(most.div_ceil(4)));
-        Service { member, policy, accepted, exports, phalanx, transfers, links, guests, closed, log }
+        let paused = Mutex::default();
+        Service { member, policy, accepted, exports, phalanx, transfers, links, guests, closed, paused, log }
     }
 
     /// Ends every transfer.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         lock(&self.transfers).waiting.values().for_each(|one| one.end.common().link.close());
+    }
+
+    /// From now on no copies go on here, for this reason. `None`: they do again. Those that go on now end within a moment, and can be
+    /// begun again later where they were.
+    pub fn pause(&self, why: Option<String>) {
+        *lock(&self.paused) = why;
+    }
+
+    /// Why no copies go on here now.
+    pub(super) fn paused(&self) -> Option<String> {
+        lock(&self.paused).as_ref().map(|why| format!("this machine is closed: {why}; copy again when it opens"))
     }
 
     /// Counts the copies that go on here.
@@ -201,6 +215,7 @@ impl Service {
             if idle.is_over(&gathering.end) {
                 gathering.end.common().give_up(format!("nothing moved for {} minutes", IDLE.as_secs() / 60));
             }
+            self.paused().into_iter().for_each(|why| gathering.end.common().give_up(why));
             if self.is_closed() || is_left() {
                 link.close();
             }
@@ -230,6 +245,9 @@ impl Service {
 
     /// An error if the target of a request is not exported.
     pub(super) fn allows(&self, request: &Request) -> io::Result<()> {
+        if let Some(why) = self.paused() {
+            return Err(refused(why));
+        }
         if request.share.is_some_and(|share| share.check().is_err()) {
             return Err(refused("this is no share of a copy"));
         }

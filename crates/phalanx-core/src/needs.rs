@@ -2,8 +2,12 @@
 //!
 //! Members tell facts about themselves, as text. A fact that is missing or damaged is one that a member does not have.
 
-use crate::wire::hub::Facts;
-use std::collections::BTreeSet;
+use crate::cage::{self, CAGE, Kind};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a member tells about its machine: the name of each fact, and the fact as text.
+pub type Facts = BTreeMap<String, String>;
 
 /// How the fact begins by which a hub tells that an executor finds a program, or does not. No member can tell it by itself.
 pub const HAS: &str = "has ";
@@ -15,7 +19,8 @@ pub const LONGEST_WORD: usize = 64;
 const MOST_NAMED: usize = 4;
 
 /// The needs of a program, which each of its machines must meet. The number 0 and an empty list need nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Needs {
     /// The least number of cores.
     pub cores: u64,
@@ -27,6 +32,8 @@ pub struct Needs {
     pub software: Vec<String>,
     /// Labels that the owner has given to the machine.
     pub labels: Vec<String>,
+    /// How much the cage must keep apart at least.
+    pub cage: Kind,
 }
 
 /// Whether this can be the name of a program, or a label. It is no path.
@@ -57,6 +64,7 @@ impl Needs {
         words.extend((self.gpus > 0).then(|| number(self.gpus, "GPU")));
         words.extend(self.software.iter().cloned());
         words.extend(self.labels.iter().map(|label| format!("the label {label}")));
+        words.extend((self.cage > Kind::None).then(|| format!("a cage that is {}", self.cage.name())));
         words
     }
 
@@ -80,6 +88,8 @@ impl Needs {
         let labels: BTreeSet<&str> =
             facts.get("labels").into_iter().flat_map(|it| it.split_ascii_whitespace()).collect();
         has.extend(self.labels.iter().map(|label| (labels.contains(label.as_str()), String::new())));
+        let caged = cage::told(facts.get(CAGE));
+        has.extend((self.cage > Kind::None).then(|| (caged >= self.cage, format!(" (it is {})", caged.name()))));
         let lack = |(number, (word, (is_met, why))): (usize, (String, (bool, String)))| {
             (!is_met).then(|| (number, format!("{word}{why}")))
         };
@@ -131,11 +141,18 @@ mod tests {
 
     fn all() -> Needs {
         let words = |words: &[&str]| words.iter().map(|it| (*it).to_owned()).collect();
-        Needs { cores: 2, memory: 4_000_000_000, gpus: 1, software: words(&["ffmpeg"]), labels: words(&["lab-b"]) }
+        let (software, labels) = (words(&["ffmpeg"]), words(&["lab-b"]));
+        Needs { cores: 2, memory: 4_000_000_000, gpus: 1, software, labels, cage: Kind::Files }
     }
 
-    const RICH: [(&str, &str); 5] =
-        [("cores", "2"), ("memory", "4000000000"), ("gpus", "1"), ("has ffmpeg", "yes"), ("labels", "fast lab-b")];
+    const RICH: [(&str, &str); 6] = [
+        ("cores", "2"),
+        ("memory", "4000000000"),
+        ("gpus", "1"),
+        ("has ffmpeg", "yes"),
+        ("labels", "fast lab-b"),
+        ("cage", "limits with accounts"),
+    ];
 
     #[test]
     fn a_member_meets_needs_when_it_has_all_of_them() {
@@ -154,9 +171,9 @@ mod tests {
     fn facts_that_are_damaged_are_none() {
         for wrong in ["", "-3", "two", "99999999999999999999999", "2 ", "0x4", "\u{1b}[2J"] {
             let told = RICH.map(|(name, _)| (name, wrong));
-            assert_eq!(all().lacks(&facts(&told)).len(), 5, "{wrong:?}");
+            assert_eq!(all().lacks(&facts(&told)).len(), 6, "{wrong:?}");
         }
-        assert!(!all().are_met(&facts(&[RICH[0], RICH[1], RICH[2], RICH[3], ("labels", "lab-bc xlab-b")])));
+        assert!(!all().are_met(&facts(&[RICH[0], RICH[1], RICH[2], RICH[3], RICH[5], ("labels", "lab-bc xlab-b")])));
     }
 
     #[test]
@@ -168,6 +185,10 @@ mod tests {
         assert_eq!(
             software("ffmpeg").unmet("lab", &[("ws7", &poor)]),
             "no executor of the grid lab has ffmpeg: ws7 lacks ffmpeg"
+        );
+        assert_eq!(
+            Needs { cage: Kind::Files, ..Needs::default() }.unmet("lab", &[("ws7", &facts(&[("cage", "limits")]))]),
+            "no executor of the grid lab has a cage that is files: ws7 lacks a cage that is files (it is limits)"
         );
         assert_eq!(
             Needs { cores: 2, ..software("sox") }.unmet("lab", &[("ws7", &poor)]),
@@ -200,12 +221,12 @@ mod tests {
     proptest! {
         #[test]
         fn what_a_member_tells_makes_nothing_panic_and_no_error_long(
-            told in proptest::collection::btree_map("(cores|memory|gpus|labels|has ffmpeg)", "\\PC{0,200}", 0..6),
+            told in proptest::collection::btree_map("(cores|memory|gpus|labels|has ffmpeg|cage)", "\\PC{0,200}", 0..6),
         ) {
             let needs = all();
             let lacks = needs.lacks(&told);
             prop_assert_eq!(needs.are_met(&told), lacks.is_empty());
-            prop_assert!(needs.unmet("lab", &[("ws7", &told)]).len() < 400);
+            prop_assert!(needs.unmet("lab", &[("ws7", &told)]).len() < 500);
         }
     }
 }

@@ -1,0 +1,186 @@
+//! Where users' processes may connect to, as the machine's owner says.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+/// Most hosts that the owner names.
+const MOST_HOSTS: usize = 64;
+
+/// What the owner says: where processes may connect to, beside the links that their program has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Network {
+    /// To all addresses.
+    #[default]
+    All,
+    /// To none.
+    None,
+    /// To the members and the hubs of the grid.
+    Grid,
+    /// To these hosts, each at one port or at all.
+    Hosts(Vec<(String, Option<u16>)>),
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(words: &str) -> Result<Network, String> {
+        match words {
+            "all" => return Ok(Network::All),
+            "none" => return Ok(Network::None),
+            "grid" => return Ok(Network::Grid),
+            _ => {}
+        }
+        let hosts: Option<Vec<_>> = words.split(',').map(|word| host(word.trim())).collect();
+        hosts.filter(|hosts| hosts.len() <= MOST_HOSTS).map(Network::Hosts).ok_or_else(|| {
+            format!(
+                "--network {words:?}: write none, grid, all, or at most {MOST_HOSTS} hosts, each with a port if it is to be \
+                 one only, like data.example.org:443,192.0.2.7"
+            )
+        })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Network::All => f.write_str("all"),
+            Network::None => f.write_str("none"),
+            Network::Grid => f.write_str("grid"),
+            Network::Hosts(hosts) => {
+                let word = |(host, port): &(String, Option<u16>)| match port {
+                    Some(port) => format!("{host}:{port}"),
+                    None => host.clone(),
+                };
+                f.write_str(&hosts.iter().map(word).collect::<Vec<_>>().join(" "))
+            }
+        }
+    }
+}
+
+/// A host, which may have a port: `name`, `name:443`, `192.0.2.7`, `2001:db8::7`, `[2001:db8::7]:443`.
+fn host(word: &str) -> Option<(String, Option<u16>)> {
+    if let Ok(address) = word.parse::<SocketAddr>() {
+        return Some((address.ip().to_string(), Some(address.port())));
+    }
+    if let Ok(ip) = word.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+        return Some((ip.to_string(), None));
+    }
+    let (name, port) = match word.rsplit_once(':') {
+        Some((name, port)) => (name, Some(port.parse().ok().filter(|port| *port > 0)?)),
+        None => (word, None),
+    };
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(is_letter) && !name.starts_with('-');
+    is_name.then(|| (name.to_owned(), port))
+}
+
+/// An address that processes may connect to. Without a port: at all ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    /// The address.
+    pub ip: IpAddr,
+    /// The port.
+    pub port: Option<u16>,
+}
+
+impl Way {
+    fn leads_to(&self, to: &SocketAddr) -> bool {
+        self.ip.to_canonical() == to.ip().to_canonical() && self.port.is_none_or(|port| port == to.port())
+    }
+}
+
+/// The ways of one program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ways {
+    /// Whether the program may have sockets of the network at all.
+    pub has_sockets: bool,
+    /// Whether others may connect to it: the ranks of its other machines do.
+    pub listens: bool,
+    /// Where it may connect to.
+    pub allowed: Vec<Way>,
+}
+
+impl Ways {
+    /// The ways of a program with ranks on these machines; none: it has interpreters. `grid`: the addresses of the grid or of the hosts that the
+    /// owner has named. `None`: the program may connect to all addresses.
+    pub fn new(network: &Network, grid: &[Way], machines: &[IpAddr]) -> Option<Ways> {
+        let own = |ip: &IpAddr| Way { ip: *ip, port: None };
+        let is_spread = machines.len() > 1;
+        let allowed: Vec<Way> = machines.iter().filter(|_| is_spread).map(own).chain(grid.iter().copied()).collect();
+        match network {
+            Network::All => None,
+            Network::None => Some(Ways { has_sockets: is_spread, listens: is_spread, allowed }),
+            _ => Some(Ways { has_sockets: true, listens: is_spread, allowed }),
+        }
+    }
+
+    /// Whether the program may connect to an address.
+    pub fn lead_to(&self, to: &SocketAddr) -> bool {
+        self.allowed.iter().any(|way| way.leads_to(to))
+    }
+}
+
+/// The addresses of hosts that the owner has named, and where their names are looked up. The error names the host that has no address.
+pub fn resolve(hosts: &[(String, Option<u16>)]) -> Result<Vec<Way>, String> {
+    let (mut ways, mut has_names) = (Vec::new(), false);
+    for (host, port) in hosts {
+        let found = (host.as_str(), port.unwrap_or(0)).to_socket_addrs();
+        let found = found.map_err(|error| format!("--network: {host} has no address: {error}"))?;
+        ways.extend(found.map(|address| Way { ip: address.ip(), port: *port }));
+        has_names |= host.parse::<IpAddr>().is_err();
+    }
+    if has_names {
+        let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+        let servers = text.lines().filter_map(|line| line.strip_prefix("nameserver")?.trim().parse().ok());
+        ways.extend(servers.map(|ip| Way { ip, port: Some(53) }));
+    }
+    Ok(ways)
+}
+
+/// The variable, and its value, by which the C library looks names up over TCP, which is the only protocol of caged programs.
+pub const BY_TCP: (&str, &str) = ("RES_OPTIONS", "use-vc");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_read_with_and_without_ports() {
+        let read = |words: &str| words.parse::<Network>();
+        assert_eq!((read("none"), read("grid"), read("all")), (Ok(Network::None), Ok(Network::Grid), Ok(Network::All)));
+        let hosts = |hosts: &[(&str, Option<u16>)]| {
+            Ok(Network::Hosts(hosts.iter().map(|(host, port)| ((*host).to_owned(), *port)).collect()))
+        };
+        let expected = hosts(&[("a.example", None), ("b", Some(443)), ("192.0.2.7", None), ("2001:db8::7", Some(80))]);
+        assert_eq!(read("a.example, b:443,192.0.2.7,[2001:db8::7]:80"), expected);
+        assert_eq!(read("2001:db8::7"), hosts(&[("2001:db8::7", None)]));
+        for wrong in ["", ",", "a,,b", "a:0", "a:x", "a:70000", "-a", "a b", "a/24", "http://a", &"a,".repeat(65)] {
+            assert!(read(wrong).is_err_and(|why| why.contains("write none, grid, all")), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn programs_reach_what_is_allowed_and_their_own_machines() {
+        let [one, two]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
+        let to = |ip: &str, port| SocketAddr::new(ip.parse().unwrap(), port);
+        assert_eq!(Ways::new(&Network::All, &[], &[one, two]), None);
+        let alone = Ways::new(&Network::None, &[], &[one]).unwrap();
+        assert!(!alone.has_sockets && !alone.lead_to(&to("10.0.0.1", 80)));
+        let ranks = Ways::new(&Network::None, &[], &[one, two]).unwrap();
+        assert!(ranks.has_sockets && ranks.listens && ranks.lead_to(&to("10.0.0.2", 40_000)));
+        assert!(ranks.lead_to(&to("::ffff:10.0.0.2", 1)) && !ranks.lead_to(&to("10.0.0.3", 1)));
+        let hub = Way { ip: "192.0.2.1".parse().unwrap(), port: Some(7400) };
+        let grid = Ways::new(&Network::Grid, &[hub], &[]).unwrap();
+        assert!(grid.has_sockets && !grid.listens);
+        assert_eq!([7400, 22].map(|port| grid.lead_to(&to("192.0.2.1", port))), [true, false]);
+    }
+
+    #[test]
+    fn addresses_need_no_look_up() {
+        let ways = resolve(&[("192.0.2.7".to_owned(), Some(443)), ("::1".to_owned(), None)]).unwrap();
+        let way = |ip: &str, port| Way { ip: ip.parse().unwrap(), port };
+        assert_eq!(ways, [way("192.0.2.7", Some(443)), way("::1", None)]);
+        assert!(resolve(&[("no-such-host.invalid".to_owned(), None)]).is_err_and(|why| why.contains("has no address")));
+    }
+}

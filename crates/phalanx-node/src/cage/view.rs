@@ -1,0 +1,256 @@
+//! A view: paths at which the processes of a program see folders of their own, as programs expect that were written for a container.
+//!
+//! The keeper of the program gets a mount namespace. Its root has all that the machine's root has, except at the paths that are shown: there are folders in
+//! the program's folder. So a program writes to `/tmp/results` or `/data`, and the files lie in its own folder, which goes with it.
+
+use crate::accounts::Account;
+use phalanx_core::wire::jobs::MOST_SHOWN;
+use std::ffi::{CString, OsStr};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Component, Path, PathBuf};
+use std::ptr::null;
+
+/// Folders without which nothing runs. They are never replaced as a whole.
+const NEEDED: &[&str] = &["/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr"];
+/// The folder, in the program's folder, at which the new root is built.
+const ROOT: &str = ".view";
+/// Most entries of all folders that are listed for a view.
+const MOST_ENTRIES: usize = 10_000;
+
+/// A folder that a program sees at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The path. It is absolute, and has no `..` and no symbolic link.
+    pub at: PathBuf,
+    /// The folder, in the program's folder.
+    pub folder: PathBuf,
+}
+
+/// The view of a program, ready to be entered between fork and exec.
+#[derive(Debug)]
+pub struct View {
+    root: CString,
+    steps: Vec<Step>,
+    /// What this process's user and group are in the namespace, if it needs a user namespace to make another one. `None`: it is root.
+    mapping: Option<[CString; 2]>,
+    /// Where folders are shown, and what they are on the machine.
+    folders: Vec<(PathBuf, PathBuf)>,
+}
+
+/// A step to build the new root.
+#[derive(Debug)]
+enum Step {
+    Folder(CString),
+    File(CString),
+    Link { to: CString, at: CString },
+    Bind { from: CString, at: CString },
+}
+
+impl View {
+    /// Makes the folders in the folder of a program, as its account, and looks at what the machine's root has.
+    ///
+    /// # Errors
+    ///
+    /// A path cannot be shown, or a folder cannot be made.
+    pub fn new(folder: &Path, shown: &[Shown], account: Option<&Account>) -> io::Result<View> {
+        if shown.len() > MOST_SHOWN {
+            return Err(io::Error::other(format!("a program sees at most {MOST_SHOWN} folders of its own")));
+        }
+        shown.iter().try_for_each(check)?;
+        let make = || {
+            let made = |it: &Path| DirBuilder::new().recursive(true).mode(0o700).create(folder.join(it));
+            shown.iter().map(|it| it.folder.as_path()).chain([Path::new(ROOT)]).try_for_each(made)
+        };
+        account.map_or_else(make, |account| account.acting(make))?;
+        let mut folders: Vec<(PathBuf, PathBuf)> =
+            shown.iter().map(|it| (it.at.clone(), folder.join(&it.folder))).collect();
+        // Its own path, which one of these may hide.
+        folders
+            .extend(shown.iter().any(|it| folder.starts_with(&it.at)).then(|| (folder.to_owned(), folder.to_owned())));
+        folders.sort();
+        folders.dedup_by(|inner, outer| inner.0 == outer.0);
+        let root = folder.join(ROOT);
+        let mut plan = Plan { root: &root, folders: &folders, steps: Vec::new(), entries: 0 };
+        plan.open(Path::new("/"))?;
+        plan.show()?;
+        let steps = plan.steps;
+        Ok(View { root: text(&root)?, steps, mapping: mapping()?, folders })
+    }
+
+    /// The folders that the program sees elsewhere. The rules for files must name each of them.
+    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.folders.iter().map(|(_, folder)| folder.as_path())
+    }
+
+    /// The paths at which it sees them.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.folders.iter().map(|(path, _)| path.as_path())
+    }
+
+    /// Gives this process, and what it starts, this view of the machine. It makes system calls only.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn enter(&self) -> io::Result<()> {
+        // SAFETY: plain system calls; all texts live as long as `self`, and end with a zero.
+        unsafe {
+            if let Some(mapping) = &self.mapping {
+                done(libc::unshare(libc::CLONE_NEWUSER))?;
+                write(c"/proc/self/setgroups", c"deny")?;
+                write(c"/proc/self/uid_map", &mapping[0])?;
+                write(c"/proc/self/gid_map", &mapping[1])?;
+            }
+            done(libc::unshare(libc::CLONE_NEWNS))?;
+            let root = self.root.as_ptr();
+            done(libc::mount(null(), c"/".as_ptr(), null(), libc::MS_REC | libc::MS_PRIVATE, null()))?;
+            let flags = libc::MS_NOSUID | libc::MS_NODEV;
+            let options = c"mode=0755,size=4m".as_ptr().cast();
+            done(libc::mount(c"phalanx".as_ptr(), root, c"tmpfs".as_ptr(), flags, options))?;
+            // The folder in which the new root is built does not repeat it.
+            done(libc::mount(null(), root, null(), libc::MS_UNBINDABLE, null()))?;
+            self.steps.iter().try_for_each(Step::take)?;
+            done(libc::chdir(root))?;
+            // The old root is then above the new one at the same path, and is taken away.
+            done(libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) as libc::c_int)?;
+            done(libc::umount2(c".".as_ptr(), libc::MNT_DETACH))?;
+            done(libc::chdir(c"/".as_ptr()))?;
+            let flags = flags | libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
+            done(libc::mount(null(), c"/".as_ptr(), null(), flags, null()))
+        }
+    }
+}
+
+/// The steps to build a root, as they are found.
+struct Plan<'a> {
+    root: &'a Path,
+    /// Where folders are shown, and what they are on the machine. A folder comes before those in it.
+    folders: &'a [(PathBuf, PathBuf)],
+    steps: Vec<Step>,
+    entries: usize,
+}
+
+impl Plan<'_> {
+    /// Repeats a folder of the machine with all that it has, apart from what is replaced.
+    fn open(&mut self, folder: &Path) -> io::Result<()> {
+        let Ok(listed) = fs::read_dir(folder) else { return Ok(()) };
+        for entry in listed.filter_map(Result::ok) {
+            self.entries += 1;
+            if self.entries > MOST_ENTRIES {
+                return Err(io::Error::other(format!("{} has too many entries to be shown", folder.display())));
+            }
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            let at = self.within(&path)?;
+            if kind.is_symlink() {
+                if self.folders.iter().any(|it| it.0.starts_with(&path)) {
+                    return Err(io::Error::other(format!("{} is a symbolic link on this machine", path.display())));
+                }
+                self.steps.push(Step::Link { to: text(&fs::read_link(&path)?)?, at });
+            } else if !kind.is_dir() {
+                self.steps.extend([Step::File(at.clone()), Step::Bind { from: text(&path)?, at }]);
+            } else if self.folders.iter().any(|it| it.0 == path) {
+                // It is shown later.
+            } else if self.folders.iter().any(|it| it.0.starts_with(&path)) {
+                self.steps.push(Step::Folder(at));
+                self.open(&path)?;
+            } else {
+                self.steps.extend([Step::Folder(at.clone()), Step::Bind { from: text(&path)?, at }]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the folders. What is missing above them is made.
+    fn show(&mut self) -> io::Result<()> {
+        for (at, from) in self.folders {
+            let mut above: Vec<&Path> = at.ancestors().filter(|it| it.parent().is_some()).collect();
+            above.reverse();
+            for folder in above {
+                let folder = self.within(folder)?;
+                self.steps.push(Step::Folder(folder));
+            }
+            let bind = Step::Bind { from: text(from)?, at: self.within(at)? };
+            self.steps.push(bind);
+        }
+        Ok(())
+    }
+
+    /// The path in the new root.
+    fn within(&self, path: &Path) -> io::Result<CString> {
+        text(self.root.join(path.strip_prefix("/").unwrap_or(path)))
+    }
+}
+
+impl Step {
+    /// System calls only.
+    fn take(&self) -> io::Result<()> {
+        // SAFETY: the texts live as long as the calls, and end with a zero.
+        unsafe {
+            match self {
+                Step::Folder(at) => match done(libc::mkdir(at.as_ptr(), 0o755)) {
+                    Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+                    outcome => outcome,
+                },
+                Step::File(at) => done(libc::mknod(at.as_ptr(), libc::S_IFREG | 0o644, 0)),
+                Step::Link { to, at } => done(libc::symlink(to.as_ptr(), at.as_ptr())),
+                Step::Bind { from, at } => {
+                    done(libc::mount(from.as_ptr(), at.as_ptr(), null(), libc::MS_BIND | libc::MS_REC, null()))
+                }
+            }
+        }
+    }
+}
+
+/// Checks that a folder can be shown at its path.
+fn check(shown: &Shown) -> io::Result<()> {
+    let plain = |path: &Path| path.components().all(|it| matches!(it, Component::Normal(_)));
+    let at = shown.at.strip_prefix("/").unwrap_or(Path::new(".."));
+    if !plain(at) || !plain(&shown.folder) {
+        let (at, folder) = (shown.at.display(), shown.folder.display());
+        return Err(wrong(format!("{folder} cannot be shown at {at}: write a plain folder and path")));
+    }
+    match NEEDED.iter().any(|it| Path::new(it) == shown.at) {
+        true => Err(wrong(format!("{} is needed, and cannot be replaced", shown.at.display()))),
+        false => Ok(()),
+    }
+}
+
+/// The user's to change.
+fn wrong(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+/// This process's user and group as lines of a user namespace. `None`: it is root.
+fn mapping() -> io::Result<Option<[CString; 2]>> {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let line = |number: u32| text(OsStr::new(&format!("{number} {number} 1")));
+    if user == 0 { Ok(None) } else { Ok(Some([line(user)?, line(group)?])) }
+}
+
+fn text(path: impl AsRef<OsStr>) -> io::Result<CString> {
+    Ok(CString::new(path.as_ref().as_bytes())?)
+}
+
+fn done(outcome: libc::c_int) -> io::Result<()> {
+    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Writes a file of the kernel. System calls only.
+unsafe fn write(file: &std::ffi::CStr, text: &std::ffi::CStr) -> io::Result<()> {
+    // SAFETY: the texts live as long as the calls.
+    unsafe {
+        let opened = libc::open(file.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        done(opened)?;
+        let bytes = text.to_bytes();
+        let written = libc::write(opened, bytes.as_ptr().cast(), bytes.len());
+        let outcome = if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        libc::close(opened);
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests;

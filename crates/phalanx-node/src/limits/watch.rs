@@ -1,0 +1,122 @@
+//! The watch: looks at what programs use, and ends the one that uses too much, where the kernel does not bound it.
+
+use super::limiter::{Limiter, bytes, too_much};
+use super::program::Program;
+use super::usage::{self, Used};
+use crate::cgroups::Controller;
+use phalanx_net::sync::lock;
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Pause between two looks at processes. A program that fills memory at 4 GB/s gets 1 GB more than it may. A look takes about 0.1 ms for
+/// each process.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Least pause between two looks at folders, and how often longer it is than the look itself.
+const PAUSE_FOLDERS: Duration = Duration::from_secs(1);
+const RATIO: u32 = 20;
+
+/// Starts the thread, which ends with the limiter.
+pub fn begin(limiter: &Arc<Limiter>) -> io::Result<()> {
+    let limiter = Arc::downgrade(limiter);
+    thread::Builder::new().name("phalanx-limits".into()).spawn(move || run(&limiter)).map(drop)
+}
+
+fn run(limiter: &Weak<Limiter>) {
+    let mut folders = (Instant::now(), PAUSE_FOLDERS);
+    while let Some(limiter) = limiter.upgrade() {
+        let programs = limiter.living();
+        if programs.is_empty() {
+            // Woken by a program that begins. The limiter may be gone meanwhile, so that this does not wait for long.
+            let waiting = lock(&limiter.programs);
+            drop(limiter.changed.wait_timeout(waiting, PAUSE_FOLDERS));
+            continue;
+        }
+        limiter.look_at_processes(&programs);
+        if folders.0.elapsed() >= folders.1 && limiter.limits.disk.is_some() {
+            let began = Instant::now();
+            limiter.look_at_folders(&programs);
+            folders = (Instant::now(), (began.elapsed() * RATIO).max(PAUSE_FOLDERS));
+        }
+        drop(limiter);
+        thread::sleep(PAUSE);
+    }
+}
+
+impl Limiter {
+    /// The programs that have not ended.
+    fn living(&self) -> Vec<Program> {
+        let mut programs = lock(&self.programs);
+        programs.retain(|program| program.socket.strong_count() > 0);
+        programs.clone()
+    }
+
+    fn look_at_processes(&self, programs: &[Program]) {
+        let memory = self.limits.memory.filter(|_| !self.is_bound(Controller::Memory));
+        let processes = self.limits.processes.filter(|_| !self.is_bound(Controller::Processes));
+        if memory.is_none() && processes.is_none() {
+            return;
+        }
+        let used: Vec<(&Program, Used)> = programs.iter().map(|it| (it, usage::of_processes(it.keeper))).collect();
+        for (program, used) in &used {
+            if let Some(may) = memory.and_then(|_| self.memory_of(program.places)).filter(|may| used.memory > *may) {
+                program.end(too_much(may));
+            }
+            if let Some(may) =
+                processes.and_then(|_| self.processes_of(program.places)).filter(|it| used.processes > *it)
+            {
+                program.end(format!(
+                    "ended, because its program had {} processes and threads, and may have {may}",
+                    used.processes
+                ));
+            }
+        }
+        let sum =
+            |of: fn(&Used) -> u64| used.iter().filter(|(it, _)| it.lives()).map(|(_, used)| of(used)).sum::<u64>();
+        let largest = |of: fn(&Used) -> u64| used.iter().filter(|(it, _)| it.lives()).max_by_key(|(_, used)| of(used));
+        if let Some(all) = memory.filter(|all| sum(|it| it.memory) > *all) {
+            if let Some((program, used)) = largest(|it| it.memory) {
+                program.end(most_of("memory", all, used.memory));
+            }
+        }
+        if let Some(all) = processes.filter(|all| sum(|it| it.processes) > *all) {
+            if let Some((program, used)) = largest(|it| it.processes) {
+                program.end(format!(
+                    "ended, because all programs together had more than the {all} processes and threads that their machine \
+                     gives, and this one had most: {}",
+                    used.processes
+                ));
+            }
+        }
+    }
+
+    /// Interpreters of one manager have the same folders, and end together.
+    fn look_at_folders(&self, programs: &[Program]) {
+        let Some(all) = self.limits.disk else { return };
+        let mut with: HashMap<&[PathBuf], Vec<&Program>> = HashMap::new();
+        programs.iter().for_each(|program| with.entry(&program.folders).or_default().push(program));
+        let size = |folders: &[PathBuf]| folders.iter().map(|folder| usage::of_folder(folder)).sum::<u64>();
+        let used: Vec<(u64, Vec<&Program>)> =
+            with.into_iter().map(|(folders, programs)| (size(folders), programs)).collect();
+        if used.iter().map(|(size, _)| size).sum::<u64>() > all {
+            if let Some((size, programs)) = used.into_iter().max_by_key(|(size, _)| *size) {
+                programs.iter().for_each(|program| program.end(most_of("disk", all, size)));
+                // Interpreters that come next to the same folder would be ended at once.
+                programs.iter().for_each(|program| program.wait());
+                programs[0].folders.iter().for_each(|folder| usage::empty(folder));
+            }
+        }
+    }
+}
+
+fn most_of(what: &str, all: u64, had: u64) -> String {
+    format!(
+        "ended, because all programs together used more than the {} of {what} that their machine gives, and this one had \
+         most: {}",
+        bytes(all),
+        bytes(had)
+    )
+}
