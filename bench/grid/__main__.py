@@ -9,7 +9,7 @@ from collections.abc import Callable
 from statistics import median, quantiles
 from typing import NamedTuple
 
-from bench.grid import joining, losing, relaying, resting
+from bench.grid import joining, losing, relaying, resting, volunteering
 from bench.grid.samples import Samples, Settings
 from bench.peers import command
 from bench.peers.figures import shown
@@ -48,6 +48,10 @@ _FIGURES = {
     "hub_cut_recruit": Figure("… a new program has its first result", "s", 3.0),
     "expelled_direct": Figure("expel typed, to the end of its direct links", "s", 1.0),
     "expelled_relayed": Figure("expel typed, to the end of its relayed links", "s", 1.0),
+    "key_to_end": Figure("owner presses a key, to the end of users' last process", "s", 1.0),
+    "frames_beside": Figure("60 frames a second beside a full farm: lost", "%", 2.0),
+    "frames_alone": Figure("… without the farm: lost", "%"),
+    "nulls_nice": Figure("null tasks at niceness 19", "/s", 0.95, True, "nulls_plain", "niceness 0"),
     "private_relayed": Figure("private copy, relayed", "GB/s", 0.6, True, "private_direct"),
     "clear_relayed": Figure("clear copy, relayed", "GB/s", 0.6, True, "clear_direct"),
     "trip_relayed": Figure("null call, relayed", "µs", 2.0, False, "trip_direct"),
@@ -66,6 +70,9 @@ _ROWS: dict[str, Callable[[Settings, Samples], None]] = {
     "lost": losing.lost,
     "expelled": losing.expelled,
     "hubs": losing.hubs,
+    "returns": volunteering.returns,
+    "frames": volunteering.frames,
+    "nulls": volunteering.nulls,
     "relay": relaying.relay,
     "hub": resting.hub,
     "rest": resting.rest,
@@ -106,7 +113,7 @@ def _line(figure: Figure, values: list[float], samples: Samples) -> tuple[str, .
     ours, theirs, other = median(values), None, figure.elsewhere
     if figure.against is not None:
         theirs = median(samples.values[figure.against])
-        other = f"direct: {_spread(samples.values[figure.against], figure.unit)}"
+        other = f"{'direct' if other == '-' else other}: {_spread(samples.values[figure.against], figure.unit)}"
     ratio = None if theirs is None else ours / theirs
     value = ours if ratio is None else ratio
     sign, unit = ("≥" if figure.higher_is_better else "≤"), "×" if figure.against else figure.unit
