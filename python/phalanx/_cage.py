@@ -26,6 +26,8 @@ def settings(
     variables: Iterable[str],
     accounts: tuple[int, int] | None = None,
     allow_root: bool = False,
+    limits: dict[str, int | None] | None = None,
+    network: str = "all",
 ) -> dict[str, Any]:
     """The cage as the native core reads it.
 
@@ -45,6 +47,10 @@ def settings(
         The first and the last of the accounts of which each user gets one; None: users' processes have this one's.
     allow_root
         Whether users' processes may be root.
+    limits
+        What they may use of the machine, as :func:`phalanx.cli._limits.settings` makes it; None: there are no limits.
+    network
+        Where they may connect to: ``"none"``, ``"grid"``, ``"all"``, or hosts.
 
     Raises
     ------
@@ -62,6 +68,8 @@ def settings(
         "accounts": accounts,
         "register": home() / "accounts.txt" if accounts else "",
         "allow_root": allow_root,
+        "limits": limits,
+        "network": network,
         "variables": list((_user_packages() | named_variables(variables, PolicyError)).items()),
     }
 

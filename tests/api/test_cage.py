@@ -362,7 +362,7 @@ def test_without_a_cage_for_files_a_task_has_the_rights_of_the_account(tmp_path:
     (tmp_path / "file").write_text("readable")
     with Executors(tmp_path) as grid:
         address = grid.start("labpc", "--cage", kind, "--accept", "ada")
-        assert grid.started[0].line("cage: ").endswith(f"are open (--cage {kind})")
+        assert f"are open (--cage {kind}); limits: " in grid.started[0].line("cage: ")
         with px.Manager(address, identity=grid.identity, contract=px.ParDegree(1)) as manager:
             assert manager.submit(Path.read_text, tmp_path / "file").result(60) == "readable"
             status = manager.submit(Path.read_text, Path("/proc/self/status")).result(60)

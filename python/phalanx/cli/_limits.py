@@ -1,0 +1,86 @@
+"""What users' processes may use of a machine that is donated, as its owner says it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from contextlib import suppress
+
+from phalanx import _native
+from phalanx.errors import ContractError
+from phalanx.requirements import read_memory
+from phalanx.space import _serve
+
+#: What is left to the owner of the machine who says nothing: this part of the memory, and at least so many bytes.
+_RESERVE, _LEAST = 10, 1 << 30
+#: The least that can be said: an interpreter without any library has about 20 MB.
+_LEAST_SIZE = 64 << 20
+
+
+def size(word: str) -> int:
+    """The bytes in a word like ``8GB``. Raises ValueError."""
+    try:
+        found = read_memory(word)
+    except ContractError as error:
+        raise ValueError(str(error)) from error
+    if found < _LEAST_SIZE:
+        raise ValueError(f"{word!r} is too little: write 64MiB or more")
+    return found
+
+
+def percent(word: str) -> int:
+    """The number in a word like ``50%``. Raises ValueError."""
+    if not re.fullmatch("[0-9]{1,3}%", word) or not 1 <= int(word[:-1]) <= 100:
+        raise ValueError(f"{word!r} is no part of the processors: write one like 50%, from 1% to 100%")
+    return int(word[:-1])
+
+
+def settings(
+    places: int,
+    *,
+    memory: int | None = None,
+    program_memory: int | None = None,
+    cpu: int | None = None,
+    processes: int | None = None,
+    disk: int | None = None,
+) -> dict[str, int | None]:
+    """The limits as the native core reads them.
+
+    Parameters
+    ----------
+    places
+        How many interpreters and ranks there are at a time.
+    memory
+        Bytes for all of them; None: what the owner does not need.
+    program_memory
+        Bytes for each; None: an even part of the memory that the owner has said.
+    cpu
+        Percent of all processors.
+    processes
+        Processes and threads.
+    disk
+        Bytes of files; None: nine tenths of what is free now.
+    """
+    if memory is not None and program_memory is None:
+        program_memory = memory // places
+    return {
+        "memory": memory or _left(_serve.memory()),
+        "program_memory": program_memory,
+        "cpu": None if cpu is None else cpu * _native.cores(),
+        "processes": processes,
+        "disk": disk or _free(),
+        "places": places,
+    }
+
+
+def _left(memory: int) -> int:
+    """What users may have of a machine with so much memory."""
+    return max(memory - max(memory // _RESERVE, _LEAST), memory // 2)
+
+
+def _free() -> int | None:
+    """What users may have of the disk with their programs' folders. None: the system does not say what is free."""
+    with suppress(OSError):
+        return max(shutil.disk_usage(tempfile.gettempdir()).free // 10 * 9, _LEAST_SIZE)
+    return None
