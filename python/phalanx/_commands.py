@@ -84,7 +84,8 @@ def find_here(command: list[str], folder: Path) -> list[str]:
     path = _which(program, folder)
     if path is None and _is_script(program, folder):
         return [sys.executable, _seen(program, folder), *arguments]
-    if path is None and program in PYTHONS:  # the Python of an environment that is not activated
+    # The Python of an environment that is not activated. In a job, that of PATH may be outside of the cage.
+    if program in PYTHONS and (path is None or "PHALANX_JOB" in os.environ):
         path = sys.executable
     if path is None:
         raise LaunchError(

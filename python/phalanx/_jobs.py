@@ -1,0 +1,233 @@
+"""Jobs at the hub of a joined grid, as the command line and :class:`phalanx.Grid` use them."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from phalanx import _native
+from phalanx._grids import Joined, dialler_of
+from phalanx.errors import ContractError, RecruitError, TransferError
+
+#: How a state is written on the wire, and the word of TES for it.
+STATES = {
+    "Queued": "QUEUED",
+    "Initializing": "INITIALIZING",
+    "Running": "RUNNING",
+    "Complete": "COMPLETE",
+    "ExecutorError": "EXECUTOR_ERROR",
+    "SystemError": "SYSTEM_ERROR",
+    "Canceled": "CANCELED",
+}
+#: The states of what has ended.
+OVER = ("COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED")
+#: Most files of a job: `MOST_FILES` in phalanx-core/src/wire/jobs.rs.
+MOST_FILES = 1000
+#: The first pause and the longest one between two looks at a job, in seconds.
+_PAUSES = (0.05, 1.0)
+#: Commands of phalanx that start programs of several processes.
+_LAUNCHERS = ("mpirun", "bsprun")
+#: Programs whose first argument is a file that they run.
+_RUNNERS = ("python", "python3", "sh", "bash", "perl", "ruby", "Rscript", "julia", "node")
+
+Files = list[tuple[str | os.PathLike[str], str, bool]]
+
+
+class JobsAt:
+    """Requests about jobs to the hub of a grid.
+
+    Parameters
+    ----------
+    joined : Joined
+        The grid.
+    """
+
+    def __init__(self, joined: Joined) -> None:
+        self._native = _native.JobsAtHub(*dialler_of(joined))
+
+    def submit(self, spec: dict[str, Any], files: Files) -> int:
+        """Submits a job with these files: each path here, its name there, and whether it may be executed. Returns the
+        number of the job."""
+        return self._native.submit(json.dumps(spec), files)
+
+    def jobs(self, all_users: bool = False) -> Iterator[dict[str, Any]]:
+        """The jobs, the newest first."""
+        before, goes_on = None, True
+        while goes_on:
+            answer = self._ask("List", before=before, all=all_users)
+            yield from map(_job, answer["rows"])
+            goes_on = answer["goes_on"] and bool(answer["rows"])
+            before = answer["rows"][-1]["id"] if answer["rows"] else None
+
+    def job(self, number: int) -> dict[str, Any]:
+        """One job, with what was submitted as ``spec``."""
+        answer = self._ask("Show", job=number)
+        return {**_job(answer["row"]), "spec": answer["spec"]}
+
+    def processes(self, number: int) -> Iterator[dict[str, Any]]:
+        """The processes of a job, in the order of their indices."""
+        after, goes_on = None, True
+        while goes_on:
+            answer = self._ask("Processes", job=number, after=after)
+            yield from map(_process, answer["rows"])
+            goes_on = answer["goes_on"] and bool(answer["rows"])
+            after = answer["rows"][-1]["index"] if answer["rows"] else None
+
+    def cancel(self, number: int, index: int | None = None) -> int:
+        """Cancels a job, or one process of it. Returns how many processes were canceled."""
+        return int(self._ask("Cancel", job=number, index=index)["processes"])
+
+    def forget(self, number: int) -> None:
+        """Forgets a job that has ended, with its outputs."""
+        self._ask("Forget", job=number)
+
+    def wait(self, number: int) -> dict[str, Any]:
+        """Waits until a job has ended. Returns the job. A hub that is away for a while is waited for."""
+        pause = _PAUSES[0]
+        while True:
+            try:
+                job = self.job(number)
+            except RecruitError:
+                job = None
+            if job is not None and job["state"] in OVER:
+                return job
+            time.sleep(pause)
+            pause = min(pause * 1.5, _PAUSES[1])
+
+    def log(self, number: int, index: int, is_error: bool, start: int) -> tuple[bytes | dict[str, Any], str]:
+        """What a process has written from a byte on, and a word: ``part``, ``not yet``, ``nothing``; or ``all`` with a
+        content."""
+        found, word = self._native.log(number, index, is_error, start)
+        return (json.loads(found) if word == "all" else found), word
+
+    def fetch(self, user: str, content: dict[str, Any], path: Path, executable: bool = False) -> None:
+        """Writes a content of a user's job into a file."""
+        self._native.fetch(user, json.dumps(content), path, executable)
+
+    def _ask(self, what: str, **request: Any) -> Any:
+        answer = json.loads(self._native.ask(json.dumps({what: request})))
+        return answer if isinstance(answer, str) else next(iter(answer.values()))
+
+
+def get(at: JobsAt, number: int, folder: Path) -> int:
+    """Writes the outputs and logs of a job into a folder; those of an array into a folder for each index.
+
+    Returns
+    -------
+    int
+        How many files were written.
+
+    Raises
+    ------
+    TransferError
+        The folder has files of these names, or a name of an output leads out of it.
+    """
+    job = at.job(number)
+    written = 0
+    for process in at.processes(number):
+        if process["outcome"] is None:
+            continue
+        own = folder if job["first"] == job["last"] else folder / str(process["index"])
+        outcome = process["outcome"]
+        names = {output["name"] for output in outcome["outputs"]}
+        logs = [
+            {"name": name, "content": outcome[stream], "executable": False}
+            for stream, name in (("stdout", "stdout.log"), ("stderr", "stderr.log"))
+            if name not in names
+        ]
+        for output in [*outcome["outputs"], *logs]:
+            path = own / _inside(output["name"])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.parent.resolve().is_relative_to(folder.resolve()):
+                raise TransferError(f"{path.parent} leads out of {folder}: a symbolic link is in the way")
+            at.fetch(job["user"], output["content"], path, output["executable"])
+            written += 1
+    return written
+
+
+def _inside(name: str) -> str:
+    """The name of an output, which comes from another machine."""
+    parts = name.split("/")
+    if name.startswith("/") or any(part in ("", ".", "..") for part in parts) or "\0" in name:
+        raise TransferError(f"the machine tells an output {name!r:.80}, which leads out of the folder: it is not taken")
+    return name
+
+
+def program_and_files(words: list[str], paths: tuple[Path, ...]) -> tuple[list[str], Files]:
+    """The words of a command as they run there, and the files that go with it: the program, if it is a file named with
+    a relative path, the script of an interpreter like python, what ``phalanx mpirun`` and ``bsprun`` name with a
+    relative path, and what ``--files`` names.
+
+    Raises
+    ------
+    ContractError
+        A file is not there, or there are too many.
+    """
+    files: dict[str, tuple[Path, bool]] = {}
+    for path in paths:
+        _add(files, path)
+    first = words[0]
+    if "/" in first and not first.startswith("/"):
+        program = Path(first)
+        if not program.is_file():
+            raise ContractError(f"the program {first} is not found here")
+        files[_name(program)] = (program, True)
+        words = [f"./{_name(program)}", *words[1:]]
+    elif first in _RUNNERS and len(words) > 1 and not words[1].startswith(("-", "/")) and Path(words[1]).is_file():
+        script = Path(words[1])
+        files.setdefault(_name(script), (script, False))
+        words = [first, _name(script), *words[2:]]
+    elif first == "phalanx" and words[1:2] and words[1] in _LAUNCHERS:
+        words = [*words[:2], *(_along(files, word) for word in words[2:])]
+    if len(files) > MOST_FILES:
+        raise ContractError(f"a job has at most {MOST_FILES} files: put them into an archive")
+    return words, [(path, name, executable) for name, (path, executable) in files.items()]
+
+
+def _along(files: dict[str, tuple[Path, bool]], word: str) -> str:
+    """A word of a launcher as it is there. What it names with a relative path goes along: a program, a script, or data.
+    Which word is the program depends on the options before it, so every file that is named goes along."""
+    path = Path(word)
+    if word.startswith(("-", "/")) or not path.is_file():
+        return word
+    _add(files, path)
+    return f"./{_name(path)}" if "/" in word else word
+
+
+def _add(files: dict[str, tuple[Path, bool]], path: Path) -> None:
+    if path.is_dir():
+        for folder, folders, names in os.walk(path):
+            folders.sort()
+            for name in sorted(names):
+                _add(files, Path(folder) / name)
+                if len(files) > MOST_FILES:
+                    raise ContractError(f"{path} has more than {MOST_FILES} files: put them into an archive")
+    elif path.is_file():
+        files[_name(path)] = (path, bool(path.stat().st_mode & stat.S_IXUSR))
+    else:
+        raise ContractError(f"{path} is no file and no folder")
+
+
+def _name(path: Path) -> str:
+    """The name of a file in the folder of a process: its relative path, or its last part."""
+    name = posixpath.normpath(path.as_posix())
+    return path.name if name.startswith(("/", "..")) else name
+
+
+def _job(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "state": STATES[row["state"]]}
+
+
+def _process(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "state": STATES[row["state"]]}
+
+
+def here(content: dict[str, Any]) -> bytes | None:
+    """The bytes of a content that came with a message. None: the hub keeps them."""
+    return bytes(content["Here"]) if "Here" in content else None
