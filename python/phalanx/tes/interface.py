@@ -1,0 +1,228 @@
+"""The interface of the Task Execution Service over HTTP: TES 1.1, its paths, its words, and who may use it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+import phalanx
+from phalanx.tes.document import LONGEST, DocumentError
+from phalanx.tes.jobs import PARAMETERS
+from phalanx.tes.service import MOST_PAGE, PAGE, Service, UnknownTask
+from phalanx.tes.store import OPEN, OVER
+
+#: Where clients look for the service: TES 1.1, and what older clients write.
+PREFIXES = ("/ga4gh/tes/v1", "/v1")
+_VIEWS = ("MINIMAL", "BASIC", "FULL")
+_STATES = (*OPEN, *OVER, "UNKNOWN", "PAUSED", "PREEMPTED", "CANCELING")
+#: Most connections at a time, and seconds until one that says nothing is closed.
+_MOST_CONNECTIONS, _PATIENCE = 512, 30
+
+
+def application(service: Service, authenticate: Callable[[str], Any], about: dict[str, Any]) -> Starlette:
+    """The interface of a service.
+
+    Parameters
+    ----------
+    service
+        What runs the tasks.
+    authenticate
+        Tells whose token this is; None: nobody's.
+    about
+        What service-info says beside what is the same everywhere: ``id``, ``name``, ``storage``.
+
+    Returns
+    -------
+    Starlette
+    """
+    interface = _Interface(service, authenticate, about)
+    routes = []
+    for prefix in PREFIXES:
+        routes += [
+            Route(f"{prefix}/service-info", interface.info),
+            Route(f"{prefix}/tasks/service-info", interface.old_info),
+            Route(f"{prefix}/tasks", interface.list),
+            Route(f"{prefix}/tasks", interface.create, methods=["POST"]),
+            Route(f"{prefix}/tasks/{{id}}:cancel", interface.cancel, methods=["POST"]),
+            Route(f"{prefix}/tasks/{{id}}", interface.show),
+        ]
+    refused = {DocumentError: _refused, UnknownTask: _unknown, HTTPException: _failed}
+    return Starlette(routes=routes, exception_handlers=refused)
+
+
+class Server:
+    """Serves an application in a thread of its own.
+
+    Parameters
+    ----------
+    application
+        What answers.
+    host, port
+        Where to listen; port 0: any free one.
+    context
+        The certificate and its key. None: HTTP without protection.
+    """
+
+    def __init__(self, application: Starlette, host: str, port: int, context: ssl.SSLContext | None) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=128)
+        self.port: int = self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            application,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_keep_alive=_PATIENCE,
+            timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=64 << 10,
+        )
+        config.load()
+        if context is not None:
+            config.ssl = context
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._serve, name="phalanx-http", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the server. Requests that are being answered have a second."""
+        self._server.should_exit = True
+        self._thread.join()
+
+    def _serve(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+
+class _Interface:
+    def __init__(self, service: Service, authenticate: Callable[[str], Any], about: dict[str, Any]) -> None:
+        self._service, self._authenticate, self._about = service, authenticate, about
+
+    async def info(self, request: Request) -> Response:
+        await self._user(request)
+        return JSONResponse(
+            {
+                "type": {"group": "org.ga4gh", "artifact": "tes", "version": "1.1.0"},
+                "organization": {"name": "phalanx", "url": "https://phalanx.invalid"},
+                "version": phalanx.__version__,
+                "tesResources_backend_parameters": [*PARAMETERS],
+                **self._about,
+            }
+        )
+
+    async def old_info(self, request: Request) -> Response:
+        """What clients of TES 1.0 ask for, and all that they understand."""
+        await self._user(request)
+        return JSONResponse({name: self._about[name] for name in ("name", "storage")})
+
+    async def create(self, request: Request) -> Response:
+        user = await self._user(request)
+        text = bytearray()
+        async for piece in request.stream():
+            text += piece
+            if len(text) > LONGEST:
+                raise HTTPException(413, f"a task has at most {LONGEST} bytes")
+        return JSONResponse({"id": await run_in_threadpool(self._service.create, user, bytes(text))})
+
+    async def list(self, request: Request) -> Response:
+        user = await self._user(request)
+        asked = parse_qs(request.url.query, keep_blank_values=True, max_num_fields=1000)
+        keys, values = asked.get("tag_key", []), asked.get("tag_value", [])
+        tags = dict(zip(keys, [*values, *[""] * len(keys)], strict=False))
+        state = _one_of(asked, "state", _STATES, None)
+        size = min(_number(asked, "page_size") or PAGE, MOST_PAGE)
+        tasks, following = await run_in_threadpool(
+            lambda: self._service.tasks(
+                user,
+                _view(asked),
+                before=_number(asked, "page_token"),
+                size=size,
+                name_prefix=asked.get("name_prefix", [""])[0],
+                state=state,
+                tags=tags,
+            )
+        )
+        return JSONResponse({"tasks": tasks, **({"next_page_token": str(following)} if following else {})})
+
+    async def show(self, request: Request) -> Response:
+        user = await self._user(request)
+        view = _view(parse_qs(request.url.query))
+        return JSONResponse(await run_in_threadpool(self._service.show, user, request.path_params["id"], view))
+
+    async def cancel(self, request: Request) -> Response:
+        user = await self._user(request)
+        await run_in_threadpool(self._service.cancel, user, request.path_params["id"])
+        return JSONResponse({})
+
+    async def _user(self, request: Request) -> str:
+        token = _token(request.headers.get("authorization", ""))
+        user = await run_in_threadpool(self._authenticate, token) if token else None
+        if user is None:
+            raise HTTPException(401, "show a token of this grid: phalanx token", {"WWW-Authenticate": "Bearer"})
+        return str(user)
+
+
+def _token(header: str) -> str | None:
+    """The token of a request. Clients without tokens write it as the password of any user."""
+    scheme, _, word = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return word.strip() or None
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(word, validate=True).decode().partition(":")[2] or None
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def _view(asked: dict[str, list[str]]) -> str:
+    return _one_of(asked, "view", _VIEWS, "MINIMAL") or "MINIMAL"
+
+
+def _one_of(asked: dict[str, list[str]], name: str, words: Any, default: str | None) -> str | None:
+    word = asked.get(name, [""])[0]
+    if not word:
+        return default
+    if word not in words:
+        raise HTTPException(400, f"{name}: write one of {', '.join(words)}")
+    return str(word)
+
+
+def _number(asked: dict[str, list[str]], name: str) -> int | None:
+    word = asked.get(name, [""])[0]
+    if not word:
+        return None
+    if not word.isascii() or not word.isdigit() or len(word) > 18 or int(word) == 0:
+        raise HTTPException(400, f"{name}: this is no number")
+    return int(word)
+
+
+def _answer(status: int, words: str, headers: Any = None) -> Response:
+    return JSONResponse({"status": status, "msg": words, "detail": words}, status, headers)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    return _answer(400, str(error))
+
+
+async def _unknown(_: Request, error: Exception) -> Response:
+    return _answer(404, str(error))
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _answer(error.status_code, error.detail, error.headers)

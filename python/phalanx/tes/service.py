@@ -1,0 +1,308 @@
+"""The service behind the interface: takes tasks, runs each as a job, and brings its outputs to where they belong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
+from typing import Any, cast
+
+from phalanx.errors import PhalanxError
+from phalanx.tes import runner
+from phalanx.tes.document import DocumentError, is_pattern, read_task
+from phalanx.tes.files import FETCHED, Folders
+from phalanx.tes.jobs import PARAMETERS, ROOT, Jobs, Progress, job_of, within
+from phalanx.tes.store import OVER, Kept, Store
+
+#: Seconds between two looks at the tasks that have not ended.
+_LOOK = 0.25
+#: Seconds until a task is tried again whose job, or whose outputs, could not be reached; and the longest such pause.
+_AGAIN, _LONGEST = 0.5, 30.0
+#: Least and default number of tasks in an answer; there are at most so many.
+PAGE, MOST_PAGE = 256, 2047
+
+
+class UnknownTask(PhalanxError):
+    """The user has no task of this id."""
+
+
+class Service:
+    """Takes tasks of users.
+
+    Parameters
+    ----------
+    jobs
+        The queue that runs them.
+    store
+        Where they are kept.
+    folders
+        The folders of this machine that they may name.
+    """
+
+    def __init__(self, jobs: Jobs, store: Store, folders: Folders) -> None:
+        self._jobs, self._store, self._folders = jobs, store, folders
+        self._ends = threading.Event()
+        self._news = threading.Event()
+        self._later: dict[str, tuple[float, float]] = {}
+        self._thread = threading.Thread(target=self._look_after, name="phalanx-tes", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the service. What runs goes on, and is looked after by the next one with the same store."""
+        self._ends.set()
+        self._news.set()
+        self._thread.join()
+        self._store.close()
+
+    def create(self, user: str, text: bytes) -> str:
+        """Takes a task. It is on the disk when this returns.
+
+        Parameters
+        ----------
+        user
+            Whose it is.
+        text
+            The document.
+
+        Returns
+        -------
+        str
+            Its id.
+
+        Raises
+        ------
+        DocumentError
+            It is no task, or asks for what is not there.
+        """
+        task = read_task(text)
+        self._check_parameters(task)
+        self._folders.check(task)
+        kept = self._store.add(secrets.token_hex(8), user, task)
+        self._news.set()
+        return kept.id
+
+    def cancel(self, user: str, id_: str) -> None:
+        """Cancels a task, unless it has ended.
+
+        Parameters
+        ----------
+        user
+            Whose it is.
+        id_
+            Its id.
+        """
+        kept = self._found(user, id_)
+        if kept.state in OVER:
+            return
+        if kept.job is not None:
+            self._jobs.cancel(user, kept.job)
+        self._store.change(kept, "CANCELED", {**kept.log, "end_time": _time(time.time())})
+
+    def show(self, user: str, id_: str, view: str) -> dict[str, Any]:
+        """A task.
+
+        Parameters
+        ----------
+        user
+            Whose it is.
+        id_
+            Its id.
+        view
+            ``MINIMAL``, ``BASIC`` or ``FULL``.
+
+        Returns
+        -------
+        dict
+        """
+        return _viewed(self._found(user, id_), view)
+
+    def tasks(
+        self,
+        user: str,
+        view: str,
+        *,
+        before: int | None = None,
+        size: int = PAGE,
+        name_prefix: str = "",
+        state: str | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """A page of a user's tasks, the newest first.
+
+        Parameters
+        ----------
+        user
+            Whose they are.
+        view
+            ``MINIMAL``, ``BASIC`` or ``FULL``.
+        before
+            Where the page before has ended.
+        size
+            The most tasks of a page.
+        name_prefix
+            What their names begin with.
+        state
+            Their state.
+        tags
+            Tags that they have; a tag with an empty value matches any.
+
+        Returns
+        -------
+        tuple
+            The tasks, and where this page has ended; None: there are no more.
+        """
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self._store.page(user, before, PAGE)
+            for kept in page:
+                if len(found) == size:
+                    return found, before
+                before = kept.number
+                if _matches(kept, name_prefix, state, tags or {}):
+                    found.append(_viewed(kept, view))
+            if len(page) < PAGE:
+                return found, None
+
+    def _found(self, user: str, id_: str) -> Kept:
+        kept = self._store.get(user, id_)
+        if kept is None:
+            raise UnknownTask(f"you have no task {id_}")
+        return kept
+
+    @staticmethod
+    def _check_parameters(task: dict[str, Any]) -> None:
+        """Leaves out parameters of the backend that are not known, unless the client says that this is an error."""
+        resources = task["resources"]
+        parameters = resources.get("backend_parameters", {})
+        unknown = sorted(name for name in parameters if name.lower() not in PARAMETERS)
+        if unknown and resources.get("backend_parameters_strict"):
+            raise DocumentError(f"resources.backend_parameters: {', '.join(unknown)} is not known here")
+        for name in unknown:
+            del parameters[name]
+
+    def _look_after(self) -> None:
+        while not self._ends.is_set():
+            self._news.clear()
+            for kept in self._store.open():
+                if self._ends.is_set():
+                    return
+                due, _ = self._later.get(kept.id, (0.0, 0.0))
+                if due <= time.monotonic():
+                    self._go_on(kept)
+            self._news.wait(_LOOK)
+
+    def _go_on(self, kept: Kept) -> None:
+        """One step of a task. What fails because of the task ends it; what fails otherwise is tried again."""
+        try:
+            if kept.job is None:
+                self._submit(kept)
+            else:
+                self._follow(kept, self._jobs.progress(kept.user, kept.job))
+            self._later.pop(kept.id, None)
+        except DocumentError as error:
+            self._end(kept, "SYSTEM_ERROR", Progress("SYSTEM_ERROR", str(error)), {})
+        except Exception as error:  # whatever it is, it must not end the service for all others
+            pause = min(2 * self._later.get(kept.id, (0.0, _AGAIN / 2))[1], _LONGEST)
+            self._later[kept.id] = time.monotonic() + pause, pause
+            logs = [*kept.log.get("system_logs", [])[-9:], f"{type(error).__name__}: {error}; it is tried again"]
+            self._store.change(kept, kept.state, {**kept.log, "system_logs": logs})
+
+    def _submit(self, kept: Kept) -> None:
+        job = job_of(kept.document)
+        key = hashlib.sha256(kept.id.encode()).digest()[:16]
+        name = kept.document.get("name") or kept.id
+        number = self._jobs.submit(kept.user, name, key, job, self._inputs(kept.document))
+        self._store.change(kept, "QUEUED", kept.log, number)
+
+    def _inputs(self, task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        fetched = [
+            {"url": entry["url"], "path": entry["path"]}
+            for entry in task["inputs"]
+            if "url" in entry and entry["url"].partition(":")[0] in FETCHED
+        ]
+        folders = [*task["volumes"], *(entry["path"] for entry in task["outputs"] if entry["type"] == "DIRECTORY")]
+        described = {"executors": task["executors"], "fetched": fetched, "folders": folders}
+        yield runner.TASK, json.dumps(described).encode()
+        yield from self._folders.inputs(task)
+
+    def _follow(self, kept: Kept, progress: Progress) -> None:
+        if progress.state not in OVER:
+            log = {**kept.log, **_times(progress)}
+            if (progress.state, log) != (kept.state, kept.log):
+                self._store.change(kept, progress.state, log)
+            return
+        executors: list[Any] = []
+        if runner.LOG in progress.files:
+            executors = json.loads(b"".join(self._jobs.read(kept.user, cast(str, kept.job), runner.LOG)))
+        outputs = self._deliver(kept, progress) if progress.state == "COMPLETE" else []
+        self._end(kept, progress.state, progress, {"logs": executors, "outputs": outputs})
+
+    def _deliver(self, kept: Kept, progress: Progress) -> list[dict[str, Any]]:
+        """Brings the outputs to their URLs."""
+        delivered = []
+        for output in kept.document["outputs"]:
+            found = [name for name in progress.files if _belongs(name, output)]
+            if not found and output["type"] == "FILE" and not is_pattern(output["path"]):
+                raise DocumentError(f"the task has not made its output {output['path']}")
+            for name in found:
+                path = name.removeprefix(ROOT)
+                pieces = self._jobs.read(kept.user, cast(str, kept.job), name)
+                url = self._folders.write(output, path, pieces)
+                delivered.append({"url": url, "path": path, "size_bytes": str(progress.files[name])})
+        return delivered
+
+    def _end(self, kept: Kept, state: str, progress: Progress, found: dict[str, Any]) -> None:
+        why = [progress.why] if progress.why else []
+        logs = [*kept.log.get("system_logs", []), *why]
+        self._store.change(kept, state, {**kept.log, **_times(progress), **found, "system_logs": logs})
+
+
+def _belongs(name: str, output: dict[str, Any]) -> bool:
+    """Whether a file of a job belongs to an output."""
+    wanted = within(output["path"])
+    if output["type"] == "DIRECTORY":
+        return name.startswith(f"{wanted}/")
+    return name == wanted or (is_pattern(wanted) and name.count("/") == wanted.count("/") and fnmatchcase(name, wanted))
+
+
+def _matches(kept: Kept, name_prefix: str, state: str | None, tags: dict[str, str]) -> bool:
+    own = kept.document["tags"]
+    has_tags = all(key in own and value in ("", own[key]) for key, value in tags.items())
+    return has_tags and state in (None, kept.state) and kept.document.get("name", "").startswith(name_prefix)
+
+
+def _times(progress: Progress) -> dict[str, Any]:
+    times = {"start_time": progress.began, "end_time": progress.ended}
+    told: dict[str, Any] = {name: _time(seconds) for name, seconds in times.items() if seconds}
+    return {**told, "metadata": {"machine": progress.machine}} if progress.machine else told
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
+
+
+def _viewed(kept: Kept, view: str) -> dict[str, Any]:
+    if view == "MINIMAL":
+        return {"id": kept.id, "state": kept.state}
+    log = {"logs": [], "outputs": [], **kept.log}
+    document = _without_empty(kept.document)
+    task = {"id": kept.id, "state": kept.state, **document, "creation_time": _time(kept.created), "logs": [log]}
+    if view == "BASIC":
+        log.pop("system_logs", None)
+        log["logs"] = [{**it, "stdout": None, "stderr": None} for it in log["logs"]]
+        log["logs"] = [{name: value for name, value in it.items() if value is not None} for it in log["logs"]]
+        inputs = document.get("inputs", [])
+        task |= {"inputs": [{name: it[name] for name in it if name != "content"} for it in inputs]} if inputs else {}
+    return task
+
+
+def _without_empty(value: Any) -> Any:
+    """What the client has written: clients refuse fields that are newer than they."""
+    if isinstance(value, dict):
+        return {name: _without_empty(item) for name, item in value.items() if item not in ([], {})}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,116 @@
+"""Serves the Task Execution Service at a hub, over HTTPS, with a certificate of the grid."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from phalanx.errors import PhalanxError
+from phalanx.tes.at_hub import AtHub
+from phalanx.tes.files import Folders
+from phalanx.tes.interface import Server, application
+from phalanx.tes.service import Service
+from phalanx.tes.store import Store
+
+#: The file of the tasks, in the folder of a hub.
+TASKS = "tasks.db"
+#: Days for which a certificate is good, and seconds after which there is a new one.
+_DAYS, _RENEWED = 7, 24 * 3600.0
+
+
+class Serving:
+    """The service of a hub.
+
+    Parameters
+    ----------
+    hub
+        The hub of this process.
+    folder
+        The hub's folder, which keeps the tasks.
+    grid
+        What the grid calls itself.
+    address
+        Where to listen: host and port; port 0: any free one.
+    names
+        The names and addresses of hosts by which clients reach the service.
+    folders
+        The folders of this machine that tasks may name, each as ``FOLDER:ro`` or ``FOLDER:rw``.
+
+    Raises
+    ------
+    OSError
+        The port is in use, or a folder is not there.
+    ValueError
+        A folder is not written so.
+    """
+
+    def __init__(
+        self, hub: Any, folder: Path, grid: str, address: tuple[str, int], names: list[str], folders: Iterable[str]
+    ) -> None:
+        served, jobs = Folders(folders), AtHub(hub)
+        self._certificate = _Certificate(lambda: hub.serving(names, _DAYS))
+        about = {
+            "id": f"org.phalanx.{grid}",
+            "name": grid,
+            "description": f"Idle machines of the grid {grid}, which run a task with their own programs",
+            "storage": [it.path.as_uri() for it in served.all],
+        }
+        self._service = Service(jobs, Store(folder / TASKS), served)
+        try:
+            app = application(self._service, jobs.user_of, about)
+            self._server = Server(app, *address, self._certificate.context)
+        except BaseException:
+            self.close()
+            raise
+        self.url = f"https://{_in_url(names[0])}:{self._server.port}"
+
+    def close(self) -> None:
+        """Ends the service. Tasks go on as jobs, and are looked after at the next start."""
+        if hasattr(self, "_server"):
+            self._server.close()
+        self._service.close()
+        self._certificate.close()
+
+
+class _Certificate:
+    """A certificate that is replaced before it ends. New connections get the new one."""
+
+    def __init__(self, made: Callable[[], str]) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._made = made
+        self._load()
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="phalanx-https", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._ends.set()
+        self._thread.join()
+
+    def _load(self) -> None:
+        """The library reads certificates and keys from files only."""
+        descriptor, name = tempfile.mkstemp(prefix="phalanx-https-")
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(self._made())
+            self.context.load_cert_chain(name)
+        finally:
+            Path(name).unlink()
+
+    def _renew(self) -> None:
+        while not self._ends.wait(_RENEWED):
+            try:
+                self._load()
+            except (PhalanxError, OSError):
+                continue  # the old one is good for some days more
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,139 @@
+"""The tasks that a service was given: the documents, the jobs that run them, and how they have ended."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS tasks (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT UNIQUE NOT NULL,
+    user TEXT NOT NULL,
+    created REAL NOT NULL,
+    document TEXT NOT NULL,
+    job TEXT,
+    state TEXT NOT NULL,
+    log TEXT NOT NULL DEFAULT '{}'
+);
+CREATE INDEX IF NOT EXISTS of_user ON tasks (user, number);
+CREATE INDEX IF NOT EXISTS of_state ON tasks (state, number);
+"""
+#: The states in which a task goes on, and those in which nothing changes any more.
+OPEN = ("QUEUED", "INITIALIZING", "RUNNING")
+OVER = ("COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED")
+_IS_OPEN = f"state IN {OPEN}"
+
+
+class Kept(NamedTuple):
+    """A task, as it is kept.
+
+    Attributes
+    ----------
+    number : int
+        Its place among all tasks.
+    id : str
+        Its name for clients.
+    user : str
+        Whose it is.
+    created : float
+        When it came, in seconds since 1970.
+    document : dict
+        What the client has sent.
+    job : str or None
+        The job that runs it; None: it is not in the queue yet.
+    state : str
+        The state that was written last.
+    log : dict
+        What is known of its run.
+    """
+
+    number: int
+    id: str
+    user: str
+    created: float
+    document: dict[str, Any]
+    job: str | None
+    state: str
+    log: dict[str, Any]
+
+
+class Store:
+    """Tasks in a file. It survives the end of the process at any time.
+
+    Parameters
+    ----------
+    file
+        The file; it is made if there is none.
+    """
+
+    def __init__(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.touch(mode=0o600)
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
+        self._database.execute("PRAGMA journal_mode=WAL")
+        self._database.execute("PRAGMA synchronous=FULL")
+        self._database.executescript(_TABLES)
+
+    def add(self, id_: str, user: str, document: dict[str, Any]) -> Kept:
+        """Keeps a new task. It is on the disk when this returns.
+
+        Parameters
+        ----------
+        id_
+            Its name for clients.
+        user
+            Whose it is.
+        document
+            What the client has sent.
+
+        Returns
+        -------
+        Kept
+        """
+        row = id_, user, time.time(), json.dumps(document), "QUEUED"
+        with self._lock:
+            self._database.execute("INSERT INTO tasks (id, user, created, document, state) VALUES (?, ?, ?, ?, ?)", row)
+        kept = self.get(user, id_)
+        assert kept is not None
+        return kept
+
+    def get(self, user: str, id_: str) -> Kept | None:
+        """A task of a user; None: the user has none of this name."""
+        return next(self._select("user = ? AND id = ?", (user, id_)), None)
+
+    def open(self) -> list[Kept]:
+        """The tasks of all users that have not ended, the oldest first."""
+        return [*self._select(f"{_IS_OPEN} ORDER BY number", ())]
+
+    def page(self, user: str, before: int | None, most: int) -> list[Kept]:
+        """Tasks of a user, the newest first, that are older than the one with this number."""
+        return [
+            *self._select("user = ? AND number < ? ORDER BY number DESC LIMIT ?", (user, before or (1 << 62), most))
+        ]
+
+    def change(self, kept: Kept, state: str, log: dict[str, Any], job: str | None = None) -> None:
+        """Writes the state of a task, what is known of its run, and its job. A task that has ended stays so."""
+        values = state, json.dumps(log), job, kept.number
+        with self._lock:
+            self._database.execute(
+                f"UPDATE tasks SET state = ?, log = ?, job = coalesce(?, job) WHERE number = ? AND {_IS_OPEN}", values
+            )
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._lock:
+            self._database.close()
+
+    def _select(self, where: str, values: tuple[Any, ...]) -> Iterator[Kept]:
+        names = "number, id, user, created, document, job, state, log"
+        with self._lock:
+            rows = self._database.execute(f"SELECT {names} FROM tasks WHERE {where}", values).fetchall()
+        for number, id_, user, created, document, job, state, log in rows:
+            yield Kept(number, id_, user, created, json.loads(document), job, state, json.loads(log))
