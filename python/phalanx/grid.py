@@ -18,7 +18,7 @@ from phalanx.words import Level, Placement, Policy, StrPath
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from phalanx.launching import BspOptions, LaunchResult, RunOptions
+    from phalanx.launching import BspOptions, LaunchResult, MpiOptions
     from phalanx.manager import Manager, ManagerOptions
     from phalanx.members import Member
     from phalanx.space import Space
@@ -362,7 +362,7 @@ class Grid:
         return Files(machine, level=level, **self._reach.options())
 
     def mpirun(
-        self, program: StrPath | Sequence[StrPath], n: int | None = None, **options: Unpack[RunOptions]
+        self, program: StrPath | Sequence[StrPath], n: int | None = None, **options: Unpack[MpiOptions]
     ) -> LaunchResult:
         """Runs an MPI program on the machines and waits for its end, as :func:`phalanx.mpirun`.
 

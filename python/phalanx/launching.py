@@ -46,6 +46,9 @@ LAST_PATIENCE = 5.0
 #: Open files of the launcher for each process: a doorbell, a control socket, two pipes, and one that reports its end.
 FILES = 6
 ENDINGS = ("out", "err")
+CONTRADICTION = "a program goes on without a lost process, or is started again with all of them"
+#: Seconds after which a stopped process of a program that survives losses counts as lost.
+SURVIVOR_PATIENCE = 10.0
 #: Maximum characters of the last line of a process in an error message.
 LONGEST_WORDS = 400
 
@@ -128,7 +131,7 @@ def _joined(texts: Iterable[str | None]) -> str | None:
 
 
 class RunOptions(TypedDict, total=False):
-    """The options of :func:`mpirun` that are not about which machines it uses and how it reaches them."""
+    """The options that both functions share and that are not about which machines a program uses, and how."""
 
     per_host: int | None
     files: Sequence[Word]
@@ -158,7 +161,14 @@ class ReachOptions(TypedDict, total=False):
 
 
 class LaunchOptions(RunOptions, ReachOptions, total=False):
-    """All options of :func:`mpirun`."""
+    """The options that :func:`mpirun` and :func:`bsprun` share."""
+
+
+class SurviveOptions(TypedDict, total=False):
+    """The options that :func:`mpirun` has beside those of :func:`bsprun`."""
+
+    survive: bool | Word
+    restarts: int
 
 
 class SuperstepOptions(TypedDict, total=False):
@@ -169,11 +179,22 @@ class SuperstepOptions(TypedDict, total=False):
     move_slow: tuple[float, int] | None
 
 
+class MpiOptions(RunOptions, SurviveOptions, total=False):
+    """The options of :func:`mpirun` that are not about which machines it uses and how it reaches them."""
+
+
 class BspOptions(RunOptions, SuperstepOptions, total=False):
     """The options of :func:`bsprun` that are not about which machines it uses and how it reaches them."""
 
 
-def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Unpack[LaunchOptions]) -> LaunchResult:
+def mpirun(
+    program: Word | Sequence[Word],
+    n: int | None = None,
+    *,
+    survive: bool | Word = False,
+    restarts: int = 3,
+    **options: Unpack[LaunchOptions],
+) -> LaunchResult:
     """Runs an MPI program and waits for its end.
 
     Parameters
@@ -182,6 +203,12 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Unpa
         The path of a script or a binary, or a list with its arguments, like ``["python", "-m", "solver", "-x"]``.
     n
         Number of processes. Default: one for each core of this machine, or for each free place at ``hosts``.
+    survive
+        Whether the program, which saves files of its own for this, is started again after the loss of a process or a
+        machine, and goes on from the newest step that all processes have saved. A path is a folder of this machine that
+        keeps this step until the program has ended well: the same call goes on from it.
+    restarts
+        With ``survive``, how often it is started again after a loss without a new step in between.
     hosts
         Executors: a :class:`Hosts`, a hosts file, ``"one:7400,other:7400"``, a list of addresses, the name of a joined
         grid, or :class:`Lan`. By default this machine. A :class:`Manager` of this program at the same executors shares
@@ -209,7 +236,8 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Unpa
     keep_going
         Whether the other processes go on after the loss of one.
     patience
-        Seconds after which a stopped process (SIGSTOP, say) counts as lost and is ended. Default: no limit.
+        Seconds after which a stopped process (SIGSTOP, say) counts as lost and is ended. Default: no limit, or 10 with
+        ``survive``.
     transport, level
         ``"sockets"``: on this machine, links as between machines, of this level.
     delegate
@@ -247,7 +275,7 @@ def mpirun(program: Word | Sequence[Word], n: int | None = None, **options: Unpa
     >>> px.mpirun(["echo", "hello"], n=2, capture_output=True).stdout
     'hello\\nhello\\n'
     """
-    return _run(program, n, **options)
+    return _run(program, n, survive=survivor(survive, restarts), **options)
 
 
 def bsprun(
@@ -320,6 +348,7 @@ def _run(
     needs: Needs | None = None,
     checkpoints: tuple[int | None, int] | None = None,
     move_slow: tuple[float, int] | None = None,
+    survive: tuple[int, Path | None] | None = None,
 ) -> LaunchResult:
     words = [program] if isinstance(program, str | os.PathLike) else list(program)
     if not words or (n is not None and not 1 <= n <= _commands.MOST):
@@ -334,6 +363,8 @@ def _run(
         raise LaunchError("per_host and files need hosts: they are about other machines")
     if delegate is not None:
         check_word("delegate", delegate, RANKS_DELEGATES, LaunchError)
+    if survive is not None and keep_going:
+        raise LaunchError(f"{CONTRADICTION}: leave survive or keep_going out")
     variables = _commands.asked_variables(f"{name}={value}" for name, value in (env or {}).items())
     asked = [_commands.Program(n, [os.fspath(word) for word in words])]
     with ExitStack() as ending:
@@ -356,10 +387,11 @@ def _run(
             input=stdin,
             output=folder,
             keep_going=keep_going,
-            patience=patience,
+            patience=SURVIVOR_PATIENCE if patience is None and survive is not None else patience,
             apart=(level or "private") if transport == "sockets" else None,
             checkpoints=checkpoints,
             move_slow=move_slow,
+            survive=survive,
         )
         code = _wait(launcher, timeout)
         result = _result(launcher, 1 if code is None else code, folder if capture_output else None)
@@ -368,6 +400,15 @@ def _run(
     if check and code != 0:
         raise _error(result)
     return result
+
+
+def survivor(survive: bool | Word, restarts: int) -> tuple[int, Path | None] | None:
+    """How the launcher is told that a program survives losses; None if it does not."""
+    if survive is False:
+        return None
+    if not 0 <= restarts < 2**32:
+        raise LaunchError(f"restarts is a number from 0 to {2**32 - 1}, not {restarts}")
+    return restarts, None if survive is True else Path(survive).absolute()
 
 
 def prepare(
@@ -413,7 +454,7 @@ def prepare(
             _commands.add_file(word, staged, folder)
         commands = [_commands.stage(program.command, staged, folder) for program in asked]
         services = [] if delegate is None else [*SERVICES_OF[delegate]]
-        executors = (reach.addresses, reach.dialler(), token, reach.words(), per_host, services)
+        executors = (reach.addresses, reach.dialler(), token, reach.words(), per_host, services, reach.newcomers())
         variables = {VARIABLE: token.hex()} | variables
     counts = [program.processes for program in asked]
     encoded = [[os.fsencode(word) for word in command] for command in commands]

@@ -18,7 +18,7 @@ from conftest import Eventually
 from phalanx import _native
 from phalanx.cli import commands
 from phalanx.hosts import read_hosts
-from phalanx.launching import BspOptions, LaunchOptions, RunOptions, _run
+from phalanx.launching import BspOptions, LaunchOptions, MpiOptions, RunOptions, _run
 from phalanx.manager import ManagerOptions
 from phalanx.space._option_types import GridSpaceOptions, MoreOptions, ServeOptions
 from phalanx.space._serve import serving, start
@@ -333,9 +333,10 @@ def test_typed_options_are_those_that_functions_take() -> None:
     assert CopyOptions.__annotations__.keys() == names(px.copy) - REACH - {"src", "dst"}
     assert SyncOptions.__annotations__.keys() == names(px.sync) - REACH - {"src", "dst"}
     assert ManagerOptions.__annotations__.keys() == names(px.Manager) - REACH - {"where"}
-    run = names(_run) - {"program", "n", "checkpoints", "move_slow"}
+    run = names(_run) - {"program", "n", "checkpoints", "move_slow", "survive"}
     assert LaunchOptions.__annotations__.keys() == run
     assert RunOptions.__annotations__.keys() == run - REACH
+    assert MpiOptions.__annotations__.keys() == (run - REACH) | names(px.mpirun) - {"program", "n"}
     assert BspOptions.__annotations__.keys() == (run - REACH) | names(px.bsprun) - {"program", "n"}
     own = names(px.Space) - {"address", "placement"}
     assert GridSpaceOptions.__annotations__.keys() == own | MoreOptions.__annotations__.keys() - REACH - {

@@ -22,7 +22,7 @@ from phalanx.cli._grid_options import GRID, IDENTITY, LAN, NEEDS, POLICY, TRUSTE
 from phalanx.cli._numbers import Count, Seconds
 from phalanx.cli._streams import is_terminal
 from phalanx.grid import Grid
-from phalanx.launching import PATIENCE, end_program, prepare
+from phalanx.launching import CONTRADICTION, PATIENCE, SURVIVOR_PATIENCE, end_program, prepare, survivor
 from phalanx.requirements import Needs
 from phalanx.security import read_policy
 from phalanx.words import AUTHENTICATED, LEVELS, RANKS_DELEGATES, TRANSPORTS, RanksDelegate
@@ -116,6 +116,28 @@ OPTIONS = [
 ]
 
 
+RESTARTS = {
+    "type": Count(0, 2**32 - 1),
+    "default": 3,
+    "show_default": True,
+    "help": "Tries after a loss without a new checkpoint.",
+}
+
+MPI_OPTIONS = [
+    click.option(
+        "--survive",
+        is_flag=True,
+        help="Start the program again after a loss, from the newest step that all its processes have saved.",
+    ),
+    click.option(
+        "--checkpoints",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="FOLDER",
+        help="With --survive: keep that step here until the program ends well. The same command goes on from it.",
+    ),
+    click.option("--restarts", "tries", **RESTARTS),  # type: ignore[arg-type]
+]
+
 BSP_OPTIONS = [
     click.option(
         "--checkpoint",
@@ -123,13 +145,7 @@ BSP_OPTIONS = [
         metavar="SUPERSTEPS",
         help="Save a checkpoint every so many supersteps; 0: never.",
     ),
-    click.option(
-        "--restarts",
-        type=Count(0, 2**32 - 1),
-        default=3,
-        show_default=True,
-        help="Tries after a loss without a new checkpoint.",
-    ),
+    click.option("--restarts", **RESTARTS),  # type: ignore[arg-type]
     click.option(
         "--move-slow",
         callback=read_slow,
@@ -172,6 +188,9 @@ def _run(
     checkpoint: int | None = None,
     restarts: int | None = None,
     move_slow: tuple[float, int] | None = None,
+    survive: bool = False,
+    checkpoints: Path | None = None,
+    tries: int = 0,
 ) -> int:
     asked = read_programs(processes, command)
     variables = asked_variables(env)
@@ -186,6 +205,11 @@ def _run(
             raise click.UsageError(f"{option} needs --hosts, --grid or --lan: it is about other machines")
     if move_slow is not None and checkpoint == 0:
         raise click.UsageError("--move-slow needs checkpoints, at which processes are moved")
+    for name, option in () if survive else (("checkpoints", "--checkpoints"), ("tries", "--restarts")):
+        if given(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option} needs --survive: it is about programs that are started again")
+    if survive and keep_going:
+        raise click.UsageError(f"{CONTRADICTION}: leave --survive or --keep-going out")
     machines = named_machines(hosts, joined, lan, identity)
     grid = Grid(machines, identity=identity, policy=read_policy(policy), trusted=trusted)
     commands, options = prepare(asked, variables, grid.reach.meeting(needs), per_host, files, delegate=delegate)
@@ -203,10 +227,11 @@ def _run(
         input=True,
         output=output,
         keep_going=keep_going,
-        patience=patience,
+        patience=SURVIVOR_PATIENCE if survive and patience is None else patience,
         apart=(level or "private") if transport == "sockets" else None,
         checkpoints=None if restarts is None else (checkpoint, restarts),
         move_slow=move_slow,
+        survive=survivor(checkpoints or True, tries) if survive else None,
     )
 
 
@@ -246,12 +271,17 @@ mpirun = _command(
     The processes run on this machine, or on executors, which receive the program and the files that it needs. Each line
     of output is prefixed with the rank. All processes end together. Colons separate several programs:
     mpirun -n 1 ./a : -n 2 ./b
+
+    A program that saves files of its own can survive the loss of processes and machines (--survive). phalanx brings the
+    files away while it computes. After a loss it starts all processes again, on the machines that are left, with the
+    newest files that all of them have saved.
     """,
-    [],
+    MPI_OPTIONS,
     "phalanx mpirun -n 4 python ring.py",
     "phalanx mpirun --grid lab -n 8 python ring.py",
     "phalanx mpirun --grid lab --needs cores=2,memory=4GB,software=ffmpeg -n 8 python ring.py",
     "phalanx mpirun --hosts hosts.txt --per-host 2 --file table.txt ./solver table.txt",
+    "phalanx mpirun --grid lab --survive --checkpoints heat.saved -n 8 python heat.py",
     "phalanx mpirun -n 1 ./first : -n 3 ./others",
 )
 bsprun = _command(
