@@ -135,7 +135,11 @@ def files(folder: Path) -> list[str]:
 
 
 def _is_kept(path: Path) -> bool:
-    """Whether it is the folder for programs, as killed executors leave it to the next one."""
+    """Whether it is the folder for programs, or one for a program's named memory, as killed executors leave it to the
+    next one."""
+    memory = re.match(r"phalanx-(\d+)-program-", path.name)
+    if memory and path.parent == Path("/dev/shm"):
+        return not Path("/proc", memory[1]).exists()
     try:
         inside = [re.match(r"phalanx-(\d+)-program-", entry.name) for entry in path.iterdir()]
     except OSError:

@@ -8,6 +8,8 @@ Each grid has a folder, ``grids/GRID`` in :func:`home`, for this account alone:
 - ``members.json``: the hub's last answer, for when no hub answers
 - ``revoked.txt``, ``renewed.pem``, ``known_members``: as beside every identity file
 - ``listening.json``: where the hub or the executor listens that this account starts, and the labels of the machine
+- ``rules.json``: when the executor that this account starts works for others
+- ``root.pem``: the certificate of the grid's root, for clients that speak HTTPS, once it was asked for
 - ``hub``: the hub's own files, where this account has one
 """
 
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
 AUTHORITIES = "authorities"
 #: Further files of a grid's folder, and the folder of its hub.
 MEMBERS, LISTENING, HUBS, HUB = "members.json", "listening.json", "hubs.txt", "hub"
+#: The certificate of the root alone.
+ROOT = "root.pem"
 #: The identity of a hub, in its folder.
 HUB_IDENTITY = "hub.pem"
 #: The end of addresses by which members are called instead of where they are: no domain of the internet has it.
@@ -187,6 +191,13 @@ class JoinedHosts(Hosts):
             time.sleep(min(left, _ASKED_AGAIN))
             hosts = self._now(identity) or hosts
 
+    def now(self, identity: StrPath | None) -> JoinedHosts:
+        """Those that run now, and have what is needed. Raises RecruitError if no hub answers, or no machine has it."""
+        hosts = self._now(identity)
+        if hosts is None:
+            raise RecruitError(f"no hub of the grid {self.joined.name} answers")
+        return hosts._meeting(self.needs, identity) if self.needs != Needs() else hosts
+
     def _now(self, identity: StrPath | None) -> JoinedHosts | None:
         """The same machines as the hub names them now. None: no hub answers."""
         try:
@@ -288,6 +299,18 @@ def fingerprint_of_root(identity: str) -> str:
     return hashlib.sha256(base64.b64decode(last)).hexdigest()
 
 
+def root_file(joined: Joined) -> Path:
+    """The file with the certificate of a grid's root, as programs want it that know only certificates. It is made when
+    it is first asked for."""
+    file = joined.folder / ROOT
+    if not file.exists():
+        *_, last = _CERTIFICATE.findall(read_private(joined.user, "identity", ""))
+        written = file.with_suffix(".new")
+        written.write_text(f"-----BEGIN CERTIFICATE-----{last}-----END CERTIFICATE-----\n", encoding="ascii")
+        written.replace(file)
+    return file
+
+
 def _check_root(file: Path, root: str, identity: Path) -> None:
     """Raises IdentityError if the file of a grid names another root than the certificates of an identity file. What
     cannot be read is said by the command that needs it."""
@@ -377,6 +400,11 @@ def replace(file: Path, text: str) -> None:
     """Writes a file for this account alone in one step. A reader never finds half of it."""
     with _native.LockedFolder(file.parent) as locked:
         locked.replace(file, text)
+
+
+def read_settings(file: Path) -> Any:
+    """What a file of settings tells; None: there is no such file. Raises DamagedGridError if it has no JSON."""
+    return _read_json(file) if file.exists() else None
 
 
 def read_listening(joined: Joined) -> Listening | None:

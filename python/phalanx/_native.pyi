@@ -14,6 +14,7 @@ __all__ = [
     "Hub",
     "HubServer",
     "Interpreter",
+    "JobsAtHub",
     "Launcher",
     "Listing",
     "LocalSpace",
@@ -55,6 +56,7 @@ __all__ = [
     "how_to_delegate",
     "hub_end_loan",
     "hub_expel",
+    "hub_history",
     "hub_invite",
     "hub_leave",
     "hub_lend",
@@ -83,6 +85,7 @@ __all__ = [
     "space_was_forked",
     "split_fields",
     "token_parts",
+    "user_token",
     "weaker",
 ]
 
@@ -93,7 +96,7 @@ _Policy = tuple[str, list[str], str | None]
 _Dialler = tuple[str | None, dict[str, str], str | None, list[str], dict[str, str], str | None]
 _Issued = tuple[str, str, str, str, int, str, bool, bool]
 _KnownMember = tuple[str, str, str]
-_Needs = tuple[int, int, int, list[str], list[str]]
+_Needs = tuple[int, int, int, list[str], list[str], str]
 _Running = tuple[str, str, str | None, bool, int, int]
 _Told = tuple[int, int, list[_Running], int, int, str]
 _Executor = tuple[str, bool, int, _Told | None]
@@ -251,12 +254,16 @@ class Launcher:
         folder: bytes | None,
         output: str | os.PathLike[str] | None,
         keep_going: bool,
-        executors: tuple[list[str], _Dialler, bytes, _Policy, int | None, list[str]] | None,
+        executors: tuple[
+            list[str], _Dialler, bytes, _Policy, int | None, list[str], Callable[[], tuple[list[str], _Dialler]] | None
+        ]
+        | None,
         files: list[tuple[str, str | os.PathLike[str]]],
         apart: str | None,
         checkpoints: tuple[int | None, int] | None,
         move_slow: tuple[float, int] | None,
         patience: float | None,
+        survive: tuple[int, str | os.PathLike[str] | None] | None,
     ) -> Launcher: ...
     def wait(self, patience: float) -> int | None: ...
     def report(self) -> tuple[list[str], list[tuple[int, int | None, str]], list[str]]: ...
@@ -285,6 +292,9 @@ class Executor:
         grid: tuple[list[str], list[str], dict[str, str]] | None = None,
         lending: tuple[int, dict[str, Any], str | os.PathLike[str]] | None = None,
         lan: bool = False,
+        jobs: bool = True,
+        rules: dict[str, Any] | None = None,
+        nice: int = 0,
         log_level: str,
     ) -> Executor: ...
     @property
@@ -294,11 +304,18 @@ class Executor:
     @property
     def cage(self) -> str: ...
     @property
+    def limits(self) -> list[str]: ...
+    @property
     def hub_status(self) -> str | None: ...
     def wait_for_hub(self, seconds: float) -> bool: ...
     @property
     def expelled(self) -> str | None: ...
     def look_at_certificate(self) -> None: ...
+    def observe(self, seen: dict[str, Any]) -> None: ...
+    def look_at_owner(self) -> None: ...
+    @property
+    def closed(self) -> str | None: ...
+    def used(self) -> tuple[list[tuple[str, float, float, int, int, list[tuple[str, int, float]]]], float]: ...
     def close(self) -> None: ...
 
 @final
@@ -310,9 +327,15 @@ class Hub:
         grid: str,
         owners: list[str],
         addresses: list[str],
+        least_cage: str | None = None,
         log_level: str = "info",
     ) -> Hub: ...
     def invite(self, by: str, role: str, uses: int, seconds: int) -> str: ...
+    def bearer(self, token: str) -> str: ...
+    def ask_for(self, user: str, request: str) -> str: ...
+    def submit_for(self, user: str, spec: str, inputs: list[tuple[str, bytes | os.PathLike[str]]]) -> int: ...
+    def read_for(self, user: str, content: str, start: int, most: int) -> bytes: ...
+    def serving(self, names: list[str], days: int) -> str: ...
     @property
     def has_failed(self) -> bool: ...
     @property
@@ -325,6 +348,14 @@ class HubServer:
     @property
     def address(self) -> str: ...
     def close(self) -> None: ...
+
+@final
+class JobsAtHub:
+    def __new__(cls, dialler: _Dialler, hubs: list[str]) -> JobsAtHub: ...
+    def ask(self, request: str) -> str: ...
+    def submit(self, spec: str, files: list[tuple[str | os.PathLike[str], str, bool]]) -> int: ...
+    def log(self, job: int, index: int, is_error: bool, start: int) -> tuple[bytes, str]: ...
+    def fetch(self, user: str, content: str, path: str | os.PathLike[str], executable: bool) -> None: ...
 
 @final
 class Copy:
@@ -682,6 +713,12 @@ def become_owner(token: str, identity: str) -> tuple[str, str, list[str], str, s
 def join_hub(token: str, name: str) -> tuple[str, str, str, list[str], str]: ...
 def hub_members(dialler: _Dialler, hubs: list[str], programs: list[str] = ...) -> list[_HubMember]: ...
 def hub_status(dialler: _Dialler, hubs: list[str]) -> tuple[list[_Executor], list[_Relay], int, int]: ...
+
+#: The user, the kind of work, milliseconds of places and of processors, millijoules, and processes started.
+_Used = tuple[str, str, int, int, int, int]
+
+def hub_history(dialler: _Dialler, hubs: list[str], since: int) -> list[tuple[int, str, int, list[_Used]]]: ...
+def user_token(dialler: _Dialler, seconds: int) -> str: ...
 def hub_invite(dialler: _Dialler, hubs: list[str], role: str, uses: int, seconds: int) -> str: ...
 def hub_expel(dialler: _Dialler, hubs: list[str], name: str) -> int: ...
 def hub_lend(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import atexit
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,6 +81,19 @@ class Reach(NamedTuple):
             No machine has it.
         """
         return self._replace(hosts=with_needs(self.hosts, needs, self.identity))
+
+    def newcomers(self) -> Callable[[], tuple[list[str], Dialler]] | None:
+        """A function that asks the hub for the machines that run by then, and whom the user expects there. None: the
+        machines have no hub, or only some of its machines are meant."""
+        hosts = self.hosts
+        if not isinstance(hosts, JoinedHosts) or hosts.growing is None:
+            return None
+
+        def find() -> tuple[list[str], Dialler]:
+            later = self._replace(hosts=hosts.now(self.identity))
+            return later.addresses, later.dialler()
+
+        return find
 
     @property
     def addresses(self) -> list[str]:

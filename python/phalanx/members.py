@@ -15,6 +15,8 @@ Row: TypeAlias = tuple[str, str, str | None, bool, int, int, dict[str, str]]
 
 #: The fact by which a hub marks the executor of its own machine.
 AT_HUB = "at hub"
+#: The fact by which a hub says why an executor works for nobody now.
+CLOSED = "closed"
 #: The fact of a hub that says whether it leads the hubs of its grid.
 LEADS = "leads"
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from phalanx import _native
 from phalanx.errors import ContractError
+from phalanx.words import CAGES, Cage
 
 #: Most programs, and most labels.
 _MOST = 16
@@ -35,6 +36,8 @@ class Needs(NamedTuple):
         Labels that owners have given to their machines.
     wait : float
         Maximum seconds to wait for a machine that has all of it.
+    cage : str
+        How much the machine's cage keeps apart at least.
 
     Examples
     --------
@@ -49,15 +52,16 @@ class Needs(NamedTuple):
     software: tuple[str, ...] = ()
     label: tuple[str, ...] = ()
     wait: float = 0
+    cage: Cage = "none"
 
-    def native(self) -> tuple[int, int, int, list[str], list[str]]:
+    def native(self) -> tuple[int, int, int, list[str], list[str], str]:
         """The needs as the native core reads them.
 
         Returns
         -------
         tuple
         """
-        return self.cores, self.memory, self.gpu, [*self.software], [*self.label]
+        return self.cores, self.memory, self.gpu, [*self.software], [*self.label], self.cage
 
     def __str__(self) -> str:
         return ", ".join(_native.needs_in_words(self.native())) or "nothing"
@@ -71,6 +75,7 @@ def needs(
     software: str | Iterable[str] = (),
     label: str | Iterable[str] = (),
     wait: float = 0,
+    cage: Cage = "none",
 ) -> Needs:
     """What a program needs of each machine that it runs on, in place of names of machines.
 
@@ -95,6 +100,10 @@ def needs(
     wait : float
         Maximum seconds to wait for a machine that has all of it, if none is here; ``math.inf``: until one comes. The
         program starts with the first. Meanwhile the log says what each member lacks, when that changes.
+    cage : str
+        How much the machine must keep its users apart at least: ``"limits"``, ``"files"`` or ``"full"``, as its
+        executor tells it (``phalanx members``). An executor with accounts and a filter of system calls counts as
+        ``"files"``.
 
     Returns
     -------
@@ -116,11 +125,12 @@ def needs(
     """
     return Needs(
         _number("cores", cores),
-        _bytes(memory),
+        read_memory(memory),
         _number("gpu", gpu),
         _words("software", "a program", software),
         _words("label", "a label", label),
         _seconds(wait),
+        _cage(cage),
     )
 
 
@@ -153,12 +163,13 @@ def read_needs(text: str) -> Needs:
             words = ", ".join(f"{word}=" for word in Needs._fields)
             raise ContractError(f"{pair!r} is no need: write one of {words} with a value, and commas between needs")
         found.setdefault(name, []).append(value)
-    for name in ("cores", "memory", "gpu", "wait"):
+    for name in ("cores", "memory", "gpu", "wait", "cage"):
         if len(found.get(name, ())) > 1:
             raise ContractError(f"{name} is needed twice")
     numbers = {name: _digits(name, found[name][0]) for name in ("cores", "gpu", "wait") if name in found}
     lists = {name: found[name] for name in ("software", "label") if name in found}
-    return needs(**numbers, **lists, memory=found.get("memory", ["0"])[0])  # type: ignore[arg-type]
+    memory, cage = (found.get(name, [default])[0] for name, default in (("memory", "0"), ("cage", "none")))
+    return needs(**numbers, **lists, memory=memory, cage=cage)  # type: ignore[arg-type]
 
 
 def read_labels(labels: Iterable[str]) -> tuple[str, ...]:
@@ -187,13 +198,20 @@ def _seconds(wait: object) -> float:
     return wait
 
 
+def _cage(word: object) -> Cage:
+    if word not in CAGES:
+        raise ContractError(f"cage={word!r:.40} is none: write 'limits', 'files' or 'full'")
+    return word
+
+
 def _digits(name: str, text: str) -> int:
     if not re.fullmatch("[0-9]{1,18}", text):
         raise ContractError(f"{name} is a whole number, 0 or more, not {text!r:.40}")
     return int(text)
 
 
-def _bytes(memory: object) -> int:
+def read_memory(memory: object) -> int:
+    """The bytes in a text like ``4 GB``, or in a number. Raises ContractError if it is neither."""
     if not isinstance(memory, str):
         return _number("memory", memory)
     found = _MEMORY.fullmatch(memory.strip())

@@ -72,6 +72,8 @@ class ExecutorStatus:
         Interpreters and ranks that ended by themselves since it started.
     last_loss : str
         How the last of these ended; empty if there was none.
+    closed : str
+        Why it works for nobody now, like ``"its owner uses it"``; empty if it is open.
 
     Examples
     --------
@@ -89,6 +91,7 @@ class ExecutorStatus:
     more: int = 0
     lost: int = 0
     last_loss: str = ""
+    closed: str = ""
 
 
 @dataclass(frozen=True)
@@ -201,9 +204,9 @@ def status_of(
 def _executor(name: str, is_here: bool, since: int, told: Any) -> ExecutorStatus:
     if told is None:
         return ExecutorStatus(name, is_here, moment(since))
-    interpreters, used, running, more, lost, last_loss = told
+    interpreters, used, running, more, lost, last_loss, closed = told
     rows = (*(Running(*row) for row in running),)
-    return ExecutorStatus(name, is_here, moment(since), interpreters, used, rows, more, lost, last_loss)
+    return ExecutorStatus(name, is_here, moment(since), interpreters, used, rows, more, lost, last_loss, closed)
 
 
 def _executor_json(status: ExecutorStatus) -> dict[str, Any]:

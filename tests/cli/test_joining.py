@@ -71,6 +71,7 @@ class StandIn:
         self.expelled: list[str] = []
         self.started: list[dict[str, Any]] = []
         self.fails: Exception | None = None
+        self.closed: str | None = None
         names = ("token_parts", "join_grid", "become_owner", "found_grid", "found_member")
         for name in (*names, "hub_invite", "hub_expel", "hub_leave"):
             patch.setattr(_native, name, getattr(self, name), raising=False)
@@ -129,6 +130,18 @@ class StandIn:
     address, name, cage = "0.0.0.0:7400", "labpc", "files"
 
     status: str | None = None
+
+    def observe(self, *_: object, **__: object) -> None:
+        """The sensors have seen something."""
+
+    #: The limits of the cage, in words.
+    limits: tuple[str, ...] = ()
+
+    def look_at_owner(self) -> None:
+        """No sensor says anything."""
+
+    def used(self) -> tuple[list[object], float]:
+        return [], 0.0
 
     @property
     def hub_status(self) -> str | None:
@@ -233,6 +246,7 @@ class TestUp:
             "grid": "lab",
             "owners": [owner],
             "addresses": ["10.0.0.5:7400", "192.168.1.5:7400"],
+            "least_cage": None,
             "log_level": "info",
         }
         hubs, addresses, facts = started["grid"]

@@ -19,9 +19,9 @@ SINCE = 1_700_000_000
 
 
 def executor(
-    name: str, *running: tuple[Any, ...], lost: int = 0, last_loss: str = "", more: int = 0
+    name: str, *running: tuple[Any, ...], lost: int = 0, last_loss: str = "", more: int = 0, closed: str = ""
 ) -> tuple[Any, ...]:
-    return name, True, SINCE, (4, len(running), [*running], more, lost, last_loss)
+    return name, True, SINCE, (4, len(running), [*running], more, lost, last_loss, closed)
 
 
 class Answers:
@@ -76,6 +76,13 @@ def test_a_table_says_who_runs_what_where(hub: Answers) -> None:
         assert text in told
 
 
+def test_a_table_says_why_a_machine_is_closed(hub: Answers) -> None:
+    hub.all = [([executor("ws7", closed="its owner \x1b[2Juses it")], [], 0, 0)]
+    told = call().output
+    assert "0 of 4, closed: its owner" in told
+    assert "\x1b" not in told
+
+
 def test_a_program_gets_the_same_as_objects(hub: Answers) -> None:
     running = ("ada", "interpreters", "private", True, 2, 3000)
     link = (("user", "ada"), ("executor", "ws7"), 5, 7)
@@ -110,6 +117,7 @@ def test_json_has_everything(hub: Answers) -> None:
         "more": 5,
         "lost": 0,
         "last_loss": "",
+        "closed": "",
     }
     assert found["relayed"] == {
         "links": 9,

@@ -1,9 +1,10 @@
-"""The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx cat``, ``phalanx completion``, ``phalanx cp``,
-``phalanx demo``, ``phalanx deploy``, ``phalanx doctor``, ``phalanx executor``, ``phalanx expel``,
-``phalanx explain``, ``phalanx grid``, ``phalanx grids``, ``phalanx help``, ``phalanx invite``, ``phalanx join``,
-``phalanx known``, ``phalanx leave``, ``phalanx lend``, ``phalanx ls``, ``phalanx members``, ``phalanx mpicc``,
-``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx rm``, ``phalanx service``, ``phalanx space``, ``phalanx status``,
-``phalanx sync``, ``phalanx up``."""
+"""The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx cancel``, ``phalanx cat``, ``phalanx completion``,
+``phalanx cp``, ``phalanx demo``, ``phalanx deploy``, ``phalanx doctor``, ``phalanx executor``, ``phalanx expel``,
+``phalanx explain``, ``phalanx get``, ``phalanx grid``, ``phalanx grids``, ``phalanx help``, ``phalanx here``,
+``phalanx invite``, ``phalanx jobs``, ``phalanx join``, ``phalanx known``, ``phalanx leave``, ``phalanx lend``,
+``phalanx logs``, ``phalanx ls``, ``phalanx members``, ``phalanx mpicc``, ``phalanx mpicxx``, ``phalanx mpirun``,
+``phalanx pause``, ``phalanx report``, ``phalanx resume``, ``phalanx rm``, ``phalanx service``, ``phalanx space``,
+``phalanx status``, ``phalanx submit``, ``phalanx sync``, ``phalanx token``, ``phalanx up``."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from phalanx.errors import PhalanxError, help_for
 MODULES = {
     "bspcc": "mpicc",
     "bsprun": "mpirun",
+    "cancel": "cancel",
     "cat": "cat",
     "completion": "completion",
     "cp": "cp",
@@ -33,24 +35,33 @@ MODULES = {
     "executor": "executor",
     "expel": "expel",
     "explain": "explain",
+    "get": "get",
     "grid": "grid",
     "grids": "grids",
     "help": "help",
+    "here": "here",
     "invite": "invite",
+    "jobs": "jobs",
     "join": "join",
     "known": "known",
     "leave": "leave",
     "lend": "lend",
+    "logs": "logs",
     "ls": "ls",
     "members": "members",
     "mpicc": "mpicc",
     "mpicxx": "mpicc",
     "mpirun": "mpirun",
+    "pause": "pause",
+    "report": "report",
+    "resume": "pause",
     "rm": "rm",
     "service": "service",
     "space": "space",
     "status": "status",
+    "submit": "submit",
     "sync": "sync",
+    "token": "token",
     "up": "up",
 }
 

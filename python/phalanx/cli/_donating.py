@@ -20,7 +20,9 @@ from phalanx._accounts import read_accounts
 from phalanx._commands import library_variables
 from phalanx._identities import EXECUTOR, identity_file, read_identity, revoked_lists
 from phalanx._program import VARIABLE
+from phalanx.cli import _limits, _voluntary
 from phalanx.cli._numbers import Count
+from phalanx.cli._voluntary import Voluntary
 from phalanx.errors import IdentityError, SpaceError
 from phalanx.hosts import COMMAND, PYTHON
 from phalanx.security import Rules, policy_words
@@ -47,6 +49,7 @@ class Donating(NamedTuple):
     accept: tuple[str, ...] = ()
     weights: Mapping[str, int] = MappingProxyType({})
     no_spaces: bool = False
+    no_jobs: bool = False
     directory: Path | None = None
     access: Path | None = None
     exports: tuple[str, ...] = ()
@@ -55,10 +58,17 @@ class Donating(NamedTuple):
     cage: Cage | None = None
     accounts: tuple[int, int] | None = None
     allow_root: bool = False
+    memory: int | None = None
+    program_memory: int | None = None
+    cpu: int | None = None
+    processes: int | None = None
+    disk: int | None = None
+    network: str = "all"
     lan: bool = False
     trusted: tuple[str, ...] = ()
     rules: Path | None = None
     log_level: str = "info"
+    voluntary: Voluntary = Voluntary()
 
     @property
     def capacity(self) -> int:
@@ -84,6 +94,20 @@ def _read_weights(context: click.Context, option: click.Parameter, words: tuple[
     return weights
 
 
+def _read_size(context: click.Context, option: click.Parameter, word: str | None) -> int | None:
+    try:
+        return None if word is None else _limits.size(word)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, option) from error
+
+
+def _read_percent(context: click.Context, option: click.Parameter, word: str | None) -> int | None:
+    try:
+        return None if word is None else _limits.percent(word)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, option) from error
+
+
 _OPTIONS = (
     click.option(
         "--interpreters",
@@ -101,6 +125,7 @@ _OPTIONS = (
         "(may be repeated).",
     ),
     click.option("--no-spaces", is_flag=True, help="Serve no tuple spaces."),
+    click.option("--no-jobs", is_flag=True, help="Take no jobs (phalanx submit) from the hub of the grid."),
     click.option(
         "--directory",
         type=click.Path(path_type=Path),
@@ -156,6 +181,46 @@ _OPTIONS = (
         help="As root and without --accounts, let users' processes be root, too. PHALANX_ALLOW_ROOT=1 does the same.",
     ),
     click.option(
+        "--memory",
+        metavar="SIZE",
+        callback=_read_size,
+        help="The most memory of all users' processes together, like 8GB. Each interpreter or rank then gets an even "
+        "part, or --program-memory. [default: all but a tenth of the machine's, without parts]",
+    ),
+    click.option(
+        "--program-memory",
+        metavar="SIZE",
+        callback=_read_size,
+        help="The most memory for each interpreter or rank.",
+    ),
+    click.option(
+        "--cpu",
+        metavar="N%",
+        callback=_read_percent,
+        help="The most of all processors for all users' processes together. [default: what the owner's leave]",
+    ),
+    click.option(
+        "--processes",
+        type=Count(16, 4194304),
+        help="The most processes and threads of all users together, from 16 to 4194304; each interpreter or rank gets "
+        "an even part.",
+    ),
+    click.option(
+        "--disk",
+        metavar="SIZE",
+        callback=_read_size,
+        help="The most that users' files take in the folders of their programs, and in /dev/shm where that is kept "
+        "apart. [default: nine tenths of what is free at the start]",
+    ),
+    click.option(
+        "--network",
+        metavar="none|grid|all|HOST[:PORT],…",
+        default="all",
+        show_default=True,
+        help="Where users' processes may connect to, beside the links of their own program: nowhere, to the members of "
+        "the grid, everywhere, or to these hosts.",
+    ),
+    click.option(
         "--lan",
         is_flag=True,
         help="Announce on the local network that something listens here, so that px.Lan() finds this executor. The "
@@ -185,10 +250,11 @@ def donates(command: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(command)
     def taking(**all_of: Any) -> T:
-        donating = Donating(**{name: all_of.pop(name) for name in Donating._fields})
-        return command(donating=donating, **all_of)
+        voluntary = Voluntary(**{name: all_of.pop(name) for name in Voluntary._fields})
+        said = {name: all_of.pop(name) for name in Donating._fields if name != "voluntary"}
+        return command(donating=Donating(**said, voluntary=voluntary), **all_of)
 
-    for option in reversed(_OPTIONS):
+    for option in reversed((*_OPTIONS, *_voluntary.OPTIONS)):
         taking = option(taking)
     return taking
 
@@ -205,7 +271,7 @@ def start_executor(listen: str, identity: Path | None, donating: Donating, **mor
     donating
         What is donated.
     **more
-        ``hub``, ``grid`` and ``lending``, as the native core takes them.
+        ``hub``, ``grid``, ``lending``, ``rules`` and ``nice``, as the native core takes them.
     """
     os.environ.pop(VARIABLE, None)  # what it starts belongs to its users' programs, not to the one that started it
     policy = policy_words(Rules(donating.rules) if donating.rules else "links", donating.trusted)
@@ -235,8 +301,18 @@ def start_executor(listen: str, identity: Path | None, donating: Donating, **mor
             variables=donating.variables,
             accounts=donating.accounts,
             allow_root=donating.allow_root,
+            network=donating.network,
+            limits=_limits.settings(
+                donating.capacity,
+                memory=donating.memory,
+                program_memory=donating.program_memory,
+                cpu=donating.cpu,
+                processes=donating.processes,
+                disk=donating.disk,
+            ),
         ),
         lan=donating.lan,
+        jobs=not donating.no_jobs,
         log_level=donating.log_level,
         **more,
     )
@@ -248,7 +324,8 @@ def start_executor(listen: str, identity: Path | None, donating: Donating, **mor
 def announce(service: _native.Executor) -> None:
     """Says that an executor is ready."""
     click.echo(f"listening on {service.address} as {service.name}")
-    click.echo(f"cage: {service.cage}")
+    limits = ", ".join(service.limits)
+    click.echo(f"cage: {service.cage}" + (f"; limits: {limits}" if limits else ""))
 
 
 class Ending:
@@ -273,5 +350,6 @@ class Ending:
             if time.monotonic() - looked >= _LOOK_AT_CERTIFICATE:
                 executor.look_at_certificate()
                 looked = time.monotonic()
+            executor.look_at_owner()
             if (why := executor.expelled) is not None:
                 raise IdentityError(f"this machine is no executor of its grid any more: {why}")

@@ -5,22 +5,41 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from phalanx import _native
 from phalanx._grids import HUB, Joined
 from phalanx._identities import EXECUTOR, USER
+from phalanx._voluntary.rules import ALWAYS, Rules
 from phalanx.cli._donating import GPU, Donating
+from phalanx.cli._numbers import Duration, in_units
 from phalanx.cli._streams import printable
 from phalanx.hosts import PYTHON
 from phalanx.members import to_name
 from phalanx.space import _serve
 
+Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
+
 #: Seconds to wait until a hub knows an executor that starts.
 _PATIENCE = 3.0
 #: The option by which a joined grid is named.
 JOINED = click.option("--grid", "name", metavar="NAME", help="The grid. [default: the only one that you have joined]")
+
+
+def good_for(most: int, default: str) -> Callable[[Command], Command]:
+    """The option for how long something is good that a user gives away: at most so many seconds."""
+    return click.option(
+        "--for",
+        "seconds",
+        type=Duration(1, most),
+        default=default,
+        show_default=True,
+        metavar="TIME",
+        help=f"How long it is good: 30s, 10m, 1h, 2d, at most {in_units(most)}.",
+    )
 
 
 def parts_of(joined: Joined) -> list[str]:
@@ -45,7 +64,7 @@ def host_name() -> str:
     return to_name(platform.node().partition(".")[0], "machine")
 
 
-def machine_facts(donating: Donating, labels: tuple[str, ...] = ()) -> dict[str, str]:
+def machine_facts(donating: Donating, labels: tuple[str, ...] = (), rules: Rules = ALWAYS) -> dict[str, str]:
     """What the hub is told about this machine. All facts are short texts."""
     facts = {
         "cores": str(_native.cores()),
@@ -57,6 +76,7 @@ def machine_facts(donating: Donating, labels: tuple[str, ...] = ()) -> dict[str,
         "accepts": " ".join(donating.accept),
         "gpus": str(_native.gpus()) if GPU in donating.grants else "",
         "labels": " ".join(labels),
+        "works": ", ".join(rules.words()),
     }
     return {name: fact[:200] for name, fact in facts.items() if fact}
 

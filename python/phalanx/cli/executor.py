@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from phalanx.cli import _voluntary
 from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
 from phalanx.cli._examples import examples
 
@@ -46,7 +47,9 @@ def executor(listen: str, identity: Path | None, donating: Donating) -> None:
 
     Where the machine joins its grid with a token, phalanx join starts the executor.
     """
-    with closing(start_executor(listen, identity, donating)) as service:
+    rules = _voluntary.rules_of(None, donating.voluntary)
+    with closing(start_executor(listen, identity, donating, **_voluntary.native(rules, donating.voluntary))) as service:
         ending = Ending()
-        announce(service)
-        ending.wait(service)
+        with _voluntary.watching(service, rules):
+            announce(service)
+            ending.wait(service)

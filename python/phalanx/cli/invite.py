@@ -9,8 +9,8 @@ import click
 from phalanx import _native
 from phalanx._grids import dialler_of, one_joined
 from phalanx.cli._examples import examples
-from phalanx.cli._joined import JOINED
-from phalanx.cli._numbers import Count, Duration, in_units
+from phalanx.cli._joined import JOINED, good_for
+from phalanx.cli._numbers import Count, in_units
 from phalanx.members import OWNER
 
 #: The limits of a hub: `MOST_USES` and `LONGEST_INVITATION` in phalanx-core/src/hub.
@@ -41,15 +41,7 @@ _MOST_USES, _LONGEST = 100_000, 30 * 24 * 3600
     show_default=True,
     help=f"How many members may join with it, at most {_MOST_USES}.",
 )
-@click.option(
-    "--for",
-    "seconds",
-    type=Duration(1, _LONGEST),
-    default="1h",
-    show_default=True,
-    metavar="TIME",
-    help=f"How long it is good: 30s, 10m, 1h, 2d, at most {in_units(_LONGEST)}.",
-)
+@good_for(_LONGEST, "1h")
 @JOINED
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def invite(role: str, uses: int, seconds: int, name: str | None, as_json: bool) -> None:

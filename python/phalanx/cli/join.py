@@ -18,7 +18,7 @@ from phalanx._grids import (
     write_joined,
 )
 from phalanx._identities import EXECUTOR, USER, is_joined, read_private
-from phalanx.cli import _lending
+from phalanx.cli import _lending, _voluntary
 from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
 from phalanx.cli._examples import examples
 from phalanx.cli._founding import owner_name
@@ -181,17 +181,21 @@ def _start(
             "ask an owner for a token: phalanx invite"
         )
     chosen = listening(joined, *asked)
+    rules = _voluntary.rules_of(joined, donating.voluntary)
     with running(joined, f"phalanx join {joined.name}"):
         good_identity(joined, joined.executor)
         stays = (
             [*joined.hubs],
             addresses_told(chosen),
-            machine_facts(donating, chosen.labels) | _lending.facts(may_lend),
+            machine_facts(donating, chosen.labels, rules) | _lending.facts(may_lend),
         )
         lent = _lending.lending(joined, donating, may_lend)
-        with closing(start_executor(chosen.address, joined.executor, donating, grid=stays, **lent)) as service:
+        more = {**lent, **_voluntary.native(rules, donating.voluntary)}
+        with closing(start_executor(chosen.address, joined.executor, donating, grid=stays, **more)) as service:
             ending = Ending()
             keep(joined, chosen)
-            announce(service)
-            announce_at_hub(service, joined)
-            ending.wait(service)
+            _voluntary.remember(joined, rules)
+            with _voluntary.watching(service, rules, joined.name):
+                announce(service)
+                announce_at_hub(service, joined)
+                ending.wait(service)

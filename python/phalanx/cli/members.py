@@ -17,7 +17,7 @@ from phalanx.cli._examples import examples
 from phalanx.cli._joined import JOINED
 from phalanx.cli._streams import printable
 from phalanx.errors import RecruitError
-from phalanx.members import LEADS, OWNER, Member, to_json
+from phalanx.members import CLOSED, LEADS, OWNER, Member, to_json
 
 #: Seconds between two questions of ``--watch``.
 _INTERVAL = 1.0
@@ -38,7 +38,8 @@ _WIDTH = 120
 def members(name: str | None, watch: bool, as_json: bool) -> None:
     """Show the members of a grid, as its hub knows them.
 
-    A machine is here while its executor runs. If no hub answers, the command shows the last answer, with a warning.
+    A machine is here while its executor runs. One that is closed works for nobody now, for the reason that is shown.
+    If no hub answers, the command shows the last answer, with a warning.
     """
     joined = one_joined(name)
     found = find_members(joined)
@@ -89,6 +90,10 @@ def _changes(before: list[Member], now: list[Member]) -> Iterator[str]:
             yield f"{member.role} {member.name} {'is an owner now' if member.is_owner else 'is no owner any more'}"
         if known is None or (known.is_here, known.address) != (member.is_here, member.address):
             yield f"{member.role} {member.name} {_state(member)}"
+        closed, was_closed = member.facts.get(CLOSED), known and known.facts.get(CLOSED)
+        if closed != was_closed and member.is_here:
+            state = "is open" if closed is None else f"is closed: {printable(closed)}"
+            yield f"{member.role} {member.name} {state}"
     for role, name in earlier:
         yield f"{role} {name} is no member any more"
 
@@ -106,6 +111,8 @@ def _show(found: list[Member], as_json: bool, watch: bool) -> None:
         here = "" if member.role == "user" else "yes" if member.is_here else "no"
         if member.facts.get(LEADS) == "yes" and member.role == "hub":
             here = "leads"
+        if closed := member.facts.get(CLOSED):
+            here = printable(f"closed: {closed}")
         role = OWNER if member.is_owner else member.role
         times = (f"{time.astimezone():%Y-%m-%d %H:%M}" for time in (member.since, member.until))
         since, until = times
@@ -122,4 +129,5 @@ def _machine(member: Member) -> str:
     python = f"Python {facts['python']}" if "python" in facts else ""
     labels = f"labels {facts['labels']}" if "labels" in facts else ""
     lent = [f"{word} {facts[word]}" for word in ("lent to", "lent by") if word in facts]
-    return printable(", ".join(filter(None, (*lent, cores, memory, gpus, python, labels))))
+    cage = f"cage {facts['cage']}" if "cage" in facts else ""
+    return printable(", ".join(filter(None, (*lent, cores, memory, gpus, python, labels, cage))))

@@ -43,8 +43,9 @@ def status(name: str | None, watch: bool, as_json: bool) -> None:
     """Show what the machines of a grid run, and for whom.
 
     Executors tell their hub what they run when it changes, at most once a second: the places in use, the programs of
-    each user, the levels of their links, whether these are relayed, and interpreters and ranks that were lost. The hub
-    tells which links it relays. Only members of the grid can ask.
+    each user, the levels of their links, whether these are relayed, and interpreters and ranks that were lost. One
+    that is closed works for nobody now, for the reason that is shown. The hub tells which links it relays. Only members
+    of the grid can ask.
 
     GRID is the only grid that you have joined, unless you name one.
     """
@@ -88,7 +89,7 @@ def _show(found: dict[str, Any], as_json: bool, watch: bool) -> None:
             printable(it["name"]),
             "yes" if it["is_here"] else "no",
             f"{since:%Y-%m-%d %H:%M}",
-            "" if it["used"] is None else f"{it['used']} of {it['interpreters']}",
+            "" if it["used"] is None else _places(it),
             "\n".join(_lines(it)),
             printable(f"{it['lost']}: {it['last_loss']}") if it["lost"] else "0" if it["is_here"] else "",
         )
@@ -100,6 +101,11 @@ def _show(found: dict[str, Any], as_json: bool, watch: bool) -> None:
     for link in relayed["largest"][:_MOST_SHOWN]:
         ends = printable(f"{link['from']} to {link['to']}")
         out.print(f"  {ends}: {in_bytes(link['bytes'])} in {link['seconds']} s", highlight=False, markup=False)
+
+
+def _places(it: dict[str, Any]) -> str:
+    places = f"{it['used']} of {it['interpreters']}"
+    return printable(f"{places}, closed: {it['closed']}") if it["closed"] else places
 
 
 def _lines(it: dict[str, Any]) -> Iterable[str]:

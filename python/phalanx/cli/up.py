@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from contextlib import ExitStack, closing
 
 import click
@@ -20,15 +21,17 @@ from phalanx._grids import (
     write_joined,
 )
 from phalanx._identities import is_joined, joined_names, read_private
-from phalanx.cli import _founding, _lending
+from phalanx.cli import _founding, _lending, _voluntary
 from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
 from phalanx.cli._examples import examples
 from phalanx.cli._joined import announce_at_hub, as_typed, host_name, machine_facts, name_in, typed_token
 from phalanx.cli._listening import ADVERTISE, LABELS, LISTEN, addresses_of, here, keep, listening
+from phalanx.cli._numbers import Count
 from phalanx.cli._running import running
 from phalanx.cli._streams import printable
-from phalanx.errors import IdentityError, RecruitError
+from phalanx.errors import ContractError, IdentityError, RecruitError
 from phalanx.members import is_address, is_name
+from phalanx.words import CAGES, Cage
 
 #: The first invitation, which the command prints: for one executor, within an hour.
 _FIRST = "executor", 1, 3600
@@ -38,6 +41,7 @@ _FIRST = "executor", 1, 3600
     epilog=examples(
         "phalanx up",
         "phalanx up --grid lab --interpreters 4 --export /scratch:rw",
+        "phalanx up --grid lab --least-cage files",
         "phalanx up --join phalanx1-A2xhYgNodWICCjEwLjAuMC4x",
         "phalanx up --grid lab --hub-only --listen 0.0.0.0:7500 --advertise lab.example.org",
     )
@@ -56,6 +60,26 @@ _FIRST = "executor", 1, 3600
 )
 @click.option("--name", "hub_name", metavar="NAME", help="The name of the further hub. [default: the host name]")
 @click.option("--hub-only", is_flag=True, help="Start the hub without an executor.")
+@click.option(
+    "--least-cage",
+    type=click.Choice(CAGES),
+    help="Take only executors whose cage keeps at least so much apart. [default: as before; at first any]",
+)
+@click.option(
+    "--tes",
+    type=Count(0, 65535),
+    metavar="PORT",
+    help="Take tasks of workflow engines over HTTPS at this port, by the interface TES 1.1; 0: any free port, at most "
+    "65535. It needs pip install 'phalanx-grid[tes]'.",
+)
+@click.option(
+    "--tes-folder",
+    "tes_folders",
+    multiple=True,
+    metavar="FOLDER:ro|rw",
+    help="With --tes, a folder of this machine whose files tasks of all users read (ro), or read and write (rw), as "
+    "this account does (may be repeated). [default: none]",
+)
 @LISTEN
 @ADVERTISE
 @LABELS
@@ -66,6 +90,9 @@ def up(
     token: str | None,
     hub_name: str | None,
     hub_only: bool,
+    least_cage: Cage | None,
+    tes: int | None,
+    tes_folders: tuple[str, ...],
     listen: str | None,
     advertised: tuple[str, ...],
     labels: tuple[str, ...],
@@ -87,6 +114,8 @@ def up(
     away. The root's key is in $PHALANX_HOME/authorities, or ~/.phalanx/authorities. No service reads it: keep a copy in
     a safe place, and take it off this machine if you like.
     """
+    if tes is None and tes_folders:
+        raise click.UsageError("--tes-folder is for the tasks of workflow engines: --tes PORT")
     if hub_name is not None and token is None:
         raise click.UsageError("--name is for a further hub: --join TOKEN")
     if token is not None:
@@ -104,11 +133,18 @@ def up(
         _founding.make_member(joined, "executor", _executor_name(joined))
     with running(joined, "phalanx up"), ExitStack() as ending:
         hub = _native.Hub(
-            joined.folder, grid=joined.grid, owners=owners, addresses=addresses_of(chosen), log_level=donating.log_level
+            joined.folder,
+            grid=joined.grid,
+            owners=owners,
+            addresses=addresses_of(chosen),
+            least_cage=least_cage,
+            log_level=donating.log_level,
         )
         ending.callback(hub.close)
         signals = Ending()  # before it is said that the hub listens: from then on, somebody may end it
         executor = _start(joined, chosen, hub, hub_only, (donating, may_lend), ending)
+        if tes is not None:
+            _serve_tes(joined, chosen, hub, (tes, tes_folders), ending)
         if is_first:
             click.echo(f"phalanx join {hub.invite(owners[0], *_FIRST)}")
             click.echo("this line is good for one machine, within an hour; for more, and for users: phalanx invite")
@@ -120,6 +156,26 @@ def up(
                 raise
             click.echo(f"{error}; the hub goes on", err=True)
             signals.wait(None, hub)
+
+
+def _serve_tes(
+    joined: Joined, chosen: Listening, hub: _native.Hub, asked: tuple[int, tuple[str, ...]], ending: ExitStack
+) -> None:
+    """Serves workflow engines, and says where. The end closes it."""
+    try:
+        from phalanx.tes.serving import Serving
+    except ImportError as error:
+        raise ContractError(f"--tes needs libraries: pip install 'phalanx-grid[tes]' ({error})") from None
+    port, folders = asked
+    host = chosen.address.rpartition(":")[0].strip("[]")
+    others = [address.rpartition(":")[0].strip("[]") for address in addresses_of(chosen)]
+    names = [*dict.fromkeys([*others, platform.node() or "localhost", "localhost", "127.0.0.1"])]
+    try:
+        serving = Serving(hub, joined.hub, joined.grid, (host, port), names, folders)
+    except (OSError, ValueError) as error:
+        raise ContractError(f"--tes {port}: {error}") from error
+    ending.enter_context(closing(serving))
+    click.echo(f"tasks of workflow engines are taken at {serving.url}; their token: phalanx token")
 
 
 def name_of_hub() -> str:
@@ -205,18 +261,20 @@ def _start(
         server = ending.enter_context(closing(_native.HubServer(address, hub, donating.log_level)))
         click.echo(f"listening on {server.address} as the hub of {joined.name}")
         return None
-    facts = machine_facts(donating, chosen.labels) | _lending.facts(may_lend)
+    rules = _voluntary.rules_of(joined, donating.voluntary)
+    facts = machine_facts(donating, chosen.labels, rules) | _lending.facts(may_lend)
     others = [hub for hub in joined.hubs if hub not in addresses_of(chosen)]
     stays = [here(address), *others][:MOST_ADDRESSES], addresses_of(chosen), facts
+    more = {**_lending.lending(joined, donating, may_lend), **_voluntary.native(rules, donating.voluntary)}
     try:
-        service = start_executor(
-            address, joined.executor, donating, hub=hub, grid=stays, **_lending.lending(joined, donating, may_lend)
-        )
+        service = start_executor(address, joined.executor, donating, hub=hub, grid=stays, **more)
     except RecruitError as error:
         if "was revoked" in str(error):
             raise RecruitError(f"{error}; the hub starts without an executor: phalanx up --hub-only") from None
         raise
     ending.enter_context(closing(service))
+    _voluntary.remember(joined, rules)
+    ending.enter_context(_voluntary.watching(service, rules, joined.name))
     announce(service)
     announce_at_hub(service, joined)
     return service
