@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from phalanx.tes.document import LONGEST, MOST, DocumentError, read_task
-from phalanx.tes.files import Folders, url_of
+from phalanx.tes.files import Folders, Opened, url_of
 from phalanx.tes.jobs import job_of
 
 EXECUTOR = {"image": "debian", "command": ["true"]}
@@ -109,8 +110,18 @@ def test_only_served_folders_are_touched(tmp_path: Path) -> None:
     (served / "away").symlink_to(other)
     folders = Folders([f"{served}:ro"])
     read = {"path": "/tmp/a", "type": "FILE"}
-    given = [*folders.inputs({"inputs": [{**read, "url": f"file://{served}/file"}]})]
-    assert given == [("root/tmp/a", served / "file")]
+    ((name, given),) = folders.inputs({"inputs": [{**read, "url": f"file://{served}/file"}]})
+    assert name == "root/tmp/a"
+    assert isinstance(given, Opened)
+    with given as descriptor:
+        assert os.read(descriptor, 99) == b"served"
+    # Between the check and the use, somebody puts a link in place of the file, or of a folder above it.
+    (served / "file").rename(served / "moved")
+    (served / "file").symlink_to(other / "file")
+    with pytest.raises(OSError, match="Too many levels"), given:
+        pass
+    (served / "file").unlink()
+    (served / "moved").rename(served / "file")
     for url in [
         f"file://{other}/file",
         f"file://{served}/link",
@@ -131,6 +142,10 @@ def test_only_served_folders_are_touched(tmp_path: Path) -> None:
     assert (served / "made").read_text() == "12"
     with pytest.raises(DocumentError):
         folders.write({**output, "url": f"file://{served}/away/made"}, "/tmp/b", [b"1"])
+    (served / "inner").mkdir()
+    with pytest.raises(DocumentError, match="is a folder"):
+        folders.write({**output, "url": f"file://{served}/inner/"}, "/tmp/b", [b"1"])
+    (served / "inner").rmdir()
     assert sorted(it.name for it in other.iterdir()) == ["file"]
     assert sorted(it.name for it in served.iterdir()) == ["away", "file", "link", "made"]
 
@@ -140,4 +155,6 @@ def test_the_url_of_each_file_of_an_output() -> None:
     assert url_of(whole, "/out/a/b") == "file:///x/y/a/b"
     some = {"path": "/out/*.txt", "path_prefix": "/out", "type": "FILE", "url": "file:///x/"}
     assert url_of(some, "/out/a.txt") == "file:///x/a.txt"
+    # What is no part of a path in a URL is written so that it is one.
+    assert url_of(whole, "/out/a#1?b%25") == "file:///x/y/a%231%3Fb%2525"
     assert url_of({"path": "/out/a", "type": "FILE", "url": "file:///x/z"}, "/out/a") == "file:///x/z"

@@ -136,6 +136,48 @@ def test_what_fails_and_what_is_canceled_is_said(lab: Lab) -> None:
     assert "has not made its output /out/x" in found["logs"][0]["system_logs"][-1]
 
 
+@pytest.mark.parametrize("written", ["'[1]'", "'no JSON'", "'[' * 100_000"])
+def test_a_task_that_writes_the_log_of_its_runner_ends_without_one(lab: Lab, written: str) -> None:
+    lab.site.join("ws7", lab.first)
+    token = lab.token()
+    source = (
+        f"import os, signal; open(os.environ['HOME'] + '/log.json', 'w').write({written}); os.kill(os.getppid(), 9)"
+    )
+    id_ = lab.ask("tasks", token, task("python3", "-c", source))["id"]
+    found = lab.ended(id_, token)
+    assert (found["state"], found["logs"][0]["logs"]) == ("EXECUTOR_ERROR", [])
+    assert lab.ask(f"tasks/{id_}?view=BASIC", token)["state"] == "EXECUTOR_ERROR"
+
+
+def test_what_a_hub_would_refuse_of_a_task_is_said_at_once(lab: Lab) -> None:
+    token = lab.token()
+    outputs = [{"url": f"file://{lab.shared}/{number}", "path": f"/out/{number}"} for number in range(100)]
+    for wrong, why in [
+        (task("true", outputs=outputs), "may be 99"),
+        (task("true", volumes=["/usr/local/data"]), "is needed by programs"),
+        (task("true", volumes=[f"/data{number}/in" for number in range(65)]), "and may in 64"),
+        (task("true", resources={"ram_gb": 1e308}), "this is no amount"),
+        (task("true", volumes=["/data/" + "x" * 1000]), "at most 990 bytes"),
+    ]:
+        code, words = lab.refused("tasks", token, wrong)
+        assert (code, why in words) == (400, True), words
+
+
+def test_silent_connections_are_ended_and_others_are_served(lab: Lab) -> None:
+    token = lab.token()
+    context = ssl.create_default_context(cafile=lab.authority())
+    plain = [socket.create_connection(("127.0.0.1", lab.port)) for _ in range(50)]
+    opened = [context.wrap_socket(one, server_hostname="127.0.0.1") for one in plain]
+    try:
+        assert lab.ask("tasks", token)["tasks"] == []
+        for one in opened:
+            one.settimeout(2 * PATIENCE)
+        assert [one.recv(1) for one in opened] == [b""] * 50
+    finally:
+        for one in opened:
+            one.close()
+
+
 def test_only_users_of_the_grid_are_served_and_see_their_own(lab: Lab) -> None:
     lab.site.say("eve", "join", "--name", "eve", lab.site.invite("--role", "user"))
     bob, eve = lab.token(), lab.token("eve")

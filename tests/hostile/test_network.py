@@ -119,6 +119,7 @@ def other_sockets() -> dict[str, str]:
         "raw": (socket.AF_INET, raw),
         "packets": (packet, raw),
         "netlink": (socket.AF_NETLINK, raw),
+        "datagrams of unix": (socket.AF_UNIX, socket.SOCK_DGRAM),
         "virtual machines": (socket.AF_VSOCK, socket.SOCK_STREAM),
         "shared memory": (smc, socket.SOCK_STREAM),
         "several paths": (socket.AF_INET, socket.SOCK_STREAM, mptcp),
@@ -194,6 +195,12 @@ def connect_abstract(name: str) -> str:
         return "connected"
 
 
+def connect_path(path: str) -> str:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.connect(path)
+        return "connected"
+
+
 @pytest.fixture(scope="module")
 def open_to() -> Iterator[Listener]:
     listener = Listener()
@@ -247,6 +254,11 @@ def test_without_a_network_a_task_reaches_nothing(grid: Grid, closed_to: Listene
         assert set(programs.submit(other_sockets).result(60).values()) == {REFUSED}
         assert programs.submit(within).result(60) == ["hello", "hello"]
         assert programs.submit(len, bytes(8 << 20)).result(60) == 8 << 20, "the links of the program stay"
+        with tempfile.TemporaryDirectory() as own, socket.socket(socket.AF_UNIX) as service:
+            service.bind(f"{own}/bus")
+            service.listen()
+            came = programs.submit(outcome, lambda: connect_path(f"{own}/bus")).result(60)
+            assert came == REFUSED, "a service of the owner's"
     assert closed_to.count == 0
 
 
@@ -280,6 +292,45 @@ def test_a_name_that_is_no_path_leads_to_the_own_program_only(grid: Grid, open_t
         with peer:
             _, account, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         assert account not in (0, os.getuid())
+
+
+def connect_while_the_flag_is_taken_back(attempts: int) -> list[str]:
+    """Connects to a listener that takes nobody in, while another thread makes the sockets wait again and again."""
+    import fcntl
+
+    ended = threading.Event()
+    with tempfile.TemporaryDirectory(dir=".") as folder, socket.socket(socket.AF_UNIX) as server:
+        path = f"{folder}/full"
+        server.bind(path)
+        server.listen(0)
+        waiting = []
+        for _ in range(9):
+            waiting.append(socket.socket(socket.AF_UNIX))
+            waiting[-1].setblocking(False)
+            outcome(lambda: waiting[-1].connect(path))
+        found = []
+        for _ in range(attempts):
+            with socket.socket(socket.AF_UNIX) as one:
+                ended.clear()
+                number = one.fileno()
+
+                def spin(number: int = number) -> None:
+                    while not ended.is_set():
+                        fcntl.fcntl(number, fcntl.F_SETFL, 0)
+
+                spinning = threading.Thread(target=spin)
+                spinning.start()
+                found.append(str(outcome(lambda: one.connect(path))))
+                ended.set()
+                spinning.join()
+        for one in waiting:
+            one.close()
+    return found
+
+
+def test_a_socket_that_waits_again_does_not_keep_the_keeper(grid: Grid, open_to: Listener) -> None:
+    with manager(grid, start(grid, "waiting", f"127.0.0.1:{open_to.port}")) as programs:
+        assert len(programs.submit(connect_while_the_flag_is_taken_back, 5).result(100)) == 5
 
 
 RANKS = """

@@ -13,7 +13,7 @@ pub use crate::metering::Use;
 pub use guests::Lendable;
 
 use crate::activity::{Activity, Tally};
-use crate::cage::{Bars, Cage, Way};
+use crate::cage::{Bars, Cage, Way, means_same};
 use crate::confined::Confined;
 use crate::control::{self, Pulse, tell, tell_with, turn_away};
 use crate::delegated::Papers;
@@ -504,7 +504,7 @@ impl Executor {
         before.iter().for_each(|guests| guests.end());
         let resident = AsResident { service: self.service.clone(), door: self.door.clone(), guests };
         let (member, log) = (self.service.member.clone(), self.service.log.clone());
-        if self.service.options.cage.keeps_to_grid() {
+        if self.service.options.cage.awaits_grid() {
             learn_grid(&self.service, &hubs)?;
         }
         let stay = Stay::begin(member, hubs, kept, telling, Box::new(resident), log)?;
@@ -555,7 +555,8 @@ impl Executor {
     }
 }
 
-/// Starts a thread that asks the hub for the addresses of the grid, to which users' processes may connect.
+/// Starts a thread that asks the hub for the addresses of the grid: users' processes may connect to those, or at least to the other machines
+/// of their program, which must be among them.
 fn learn_grid(service: &Arc<Service>, hubs: &[String]) -> io::Result<()> {
     let (service, hubs) = (Arc::downgrade(service), hubs.to_vec());
     let learn = move || {
@@ -563,16 +564,26 @@ fn learn_grid(service: &Arc<Service>, hubs: &[String]) -> io::Result<()> {
             let asked = AtHub::open(&service.member, &hubs).and_then(|mut at_hub| at_hub.members());
             let pause = match asked {
                 Ok((rows, known)) => {
-                    let addresses = rows.into_iter().flat_map(|row| row.addresses).chain(known).chain(hubs.clone());
+                    let resolve = |it: &String| it.to_socket_addrs().into_iter().flatten();
+                    let of_hubs: Vec<IpAddr> = hubs.iter().flat_map(resolve).map(|it| it.ip()).collect();
+                    let is_kept = |it: &SocketAddr| means_same(it.ip(), &of_hubs);
                     let way = |it: SocketAddr| Way { ip: it.ip(), port: Some(it.port()) };
-                    let resolved = addresses.flat_map(|it| it.to_socket_addrs().into_iter().flatten()).map(way);
-                    service.options.cage.learn_grid(resolved.take(MOST_WAYS).collect());
+                    let executors = rows.iter().filter(|row| row.role == Role::Executor.name());
+                    let members = executors.flat_map(|row| &row.addresses).flat_map(resolve).filter(is_kept);
+                    let members = members.map(|it| it.ip()).take(MOST_WAYS).collect();
+                    let addresses = rows.iter().flat_map(|row| &row.addresses).chain(&known).chain(&hubs);
+                    let ways = addresses.flat_map(resolve).filter(is_kept).map(way).take(MOST_WAYS).collect();
+                    service.options.cage.learn_grid(ways, members);
                     LEARN_AGAIN
                 }
                 Err(_) => LEARN_SOON, // the hub is called by others too, who say why it does not answer
             };
-            let until = Instant::now() + pause;
-            while Instant::now() < until && !service.closed.load(Ordering::Acquire) {
+            let asked = Instant::now();
+            let is_over = || {
+                let pause = if service.options.cage.misses_members() { LEARN_SOON.min(pause) } else { pause };
+                asked.elapsed() >= pause || service.closed.load(Ordering::Acquire)
+            };
+            while !is_over() {
                 thread::sleep(PAUSE);
             }
         }
@@ -783,7 +794,7 @@ impl Service {
         let shown = self.member.newest();
         let (shaken, user) = peer.shake_hands(&shown, control::LEVELS)?;
         let entered = self.admit(&peer, &user, &self.common.launchers);
-        let certificate = shaken.peer_certificate().to_vec();
+        let (from, certificate) = (peer.from, shaken.peer_certificate().to_vec());
         let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_PIECE as u64)?;
         let _entered = match entered {
             Ok(entered) => entered,
@@ -798,6 +809,7 @@ impl Service {
             phalanx,
             user: &user,
             known,
+            from,
             certificate: &certificate,
             member: &shown,
             places: &self.common.places,

@@ -17,6 +17,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use std::collections::HashMap;
+use std::fs::File;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +27,8 @@ use std::time::Duration;
 /// The exception for what this process's own hub does not do.
 fn refused(error: node::HubError) -> PyErr {
     match error {
-        node::HubError::Elsewhere | node::HubError::Full(_) => raise("RecruitError", error),
+        node::HubError::Job(_) => raise("ContractError", error),
+        node::HubError::Elsewhere | node::HubError::Full(_) | node::HubError::Store(_) => raise("RecruitError", error),
         _ => raise("IdentityError", error),
     }
 }
@@ -75,13 +79,6 @@ pub fn found_member<'py>(
     Ok(PyString::new(py, &issuer.issue_for(role, name, Some(lasts)).map_err(identity)?))
 }
 
-/// An input of a job.
-#[derive(FromPyObject)]
-enum Given {
-    Bytes(Vec<u8>),
-    File(PathBuf),
-}
-
 /// A hub. It serves once an executor or a [`HubServer`] has it.
 #[pyclass(frozen)]
 pub struct Hub(pub Arc<node::Hub>);
@@ -129,15 +126,17 @@ impl Hub {
         Ok(to_json(&answer))
     }
 
-    /// Submits a job of a user, with these inputs: the name there, and bytes or the path of a file here. Returns its number.
-    fn submit_for(&self, py: Python<'_>, user: &str, spec: &str, inputs: Vec<(String, Given)>) -> PyResult<u64> {
-        let spec = from_json(spec).map_err(PyValueError::new_err)?;
-        let given = |it| match it {
-            Given::Bytes(bytes) => node::Given::Bytes(bytes),
-            Given::File(path) => node::Given::File(path),
-        };
-        let inputs = inputs.into_iter().map(|(name, it)| (name, given(it))).collect();
-        py.detach(|| self.0.submit_for(user, spec, inputs)).map_err(refused)
+    /// Keeps bytes as a content of a user. Returns the content as JSON.
+    fn keep_bytes(&self, py: Python<'_>, user: &str, bytes: &[u8]) -> PyResult<String> {
+        Ok(to_json(&py.detach(|| self.0.keep_bytes(user, bytes))?))
+    }
+
+    /// Keeps the file of a descriptor as a content of a user. Returns the content as JSON.
+    #[cfg(unix)]
+    fn keep_file(&self, py: Python<'_>, user: &str, descriptor: i32) -> PyResult<String> {
+        // SAFETY: Python keeps the descriptor open during the call.
+        let file = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
+        Ok(to_json(&py.detach(|| self.0.keep_file(user, &File::from(file)))?))
     }
 
     /// Reads a content of a user, which is JSON: so many bytes at most, from this one on.

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from phalanx._jobs import STATES
-from phalanx.errors import IdentityError
+from phalanx.errors import ContractError, IdentityError
+from phalanx.tes.document import DocumentError
+from phalanx.tes.files import Opened
 from phalanx.tes.jobs import Job, Progress
 
 #: Bytes of a piece of a file.
@@ -59,7 +61,20 @@ class AtHub:
             "shown": [*job.shown.items()],
             "needs": {"cores": job.cores, "memory": job.memory, "software": job.software, "labels": job.label},
         }
-        return str(self._native.submit_for(user, json.dumps(spec), [*inputs]))
+        spec["inputs"] = [
+            {"name": path, "content": self._kept(user, given), "executable": False} for path, given in inputs
+        ]
+        try:
+            return str(self._ask(user, "Submit", spec=spec)["job"])
+        except ContractError as error:  # asking again does not help
+            raise DocumentError(str(error)) from error
+
+    def _kept(self, user: str, given: bytes | Opened) -> Any:
+        """Brings an input to the contents of jobs."""
+        if isinstance(given, bytes):
+            return json.loads(self._native.keep_bytes(user, given))
+        with given as descriptor:
+            return json.loads(self._native.keep_file(user, descriptor))
 
     def progress(self, user: str, job: str) -> Progress:
         """How a job is."""

@@ -9,7 +9,6 @@ Source: GA4GH, Task Execution Service 1.1, https://ga4gh.github.io/task-executio
 from __future__ import annotations
 
 import json
-import math
 import posixpath
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -24,6 +23,8 @@ LONGEST = 4 << 20
 MOST = 1000
 #: Longest text that is no content, in characters.
 LONGEST_TEXT = 32_768
+#: The largest amount of a resource.
+MOST_AMOUNT = 1_000_000
 
 
 class DocumentError(PhalanxError):
@@ -176,17 +177,20 @@ def _each(given: dict[str, Any], field: str, check: Callable[[Any, str], T], whe
     values, name = given.get(field) or [], f"{where}.{field}".lstrip(".")
     if not isinstance(values, list):
         raise DocumentError(f"{name}: this is no array")
-    if len(values) > MOST:
-        raise DocumentError(f"{name}: there are {len(values)}, and may be {MOST}")
+    _check_count(len(values), name)
     return [check(value, f"{name}[{number}]") for number, value in enumerate(values)]
 
 
 def _texts(given: dict[str, Any], field: str, where: str = "") -> dict[str, str]:
     name = f"{where}.{field}".lstrip(".")
     texts = _an_object(given.get(field) or {}, name)
-    if len(texts) > MOST:
-        raise DocumentError(f"{name}: there are {len(texts)}, and may be {MOST}")
+    _check_count(len(texts), name)
     return {_text(key, name): _text(value, f"{name}.{key}") for key, value in texts.items()}
+
+
+def _check_count(count: int, name: str) -> None:
+    if count > MOST:
+        raise DocumentError(f"{name}: there are {count}, and may be {MOST}")
 
 
 def _optional(given: dict[str, Any], field: str, check: Callable[[Any, str], T], where: str = "") -> T | None:
@@ -201,13 +205,21 @@ def _text(value: Any, where: str) -> str:
         raise DocumentError(f"{where}: the text has {len(value)} characters, and may have {LONGEST_TEXT}")
     if "\0" in value:
         raise DocumentError(f"{where}: the text has a zero byte")
-    return value
+    return _encodable(value, where)
 
 
 def _content(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise DocumentError(f"{where}: this is no text")
-    return value
+    return _encodable(value, where)
+
+
+def _encodable(text: str, where: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise DocumentError(f"{where}: the text has half of a surrogate pair, which is no character") from None
+    return text
 
 
 def _path(value: Any, where: str) -> str:
@@ -234,7 +246,7 @@ def _truth(value: Any, where: str) -> bool:
 
 
 def _amount(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST_AMOUNT:
         raise DocumentError(f"{where}: this is no amount")
     return value
 

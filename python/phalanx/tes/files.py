@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import posixpath
-import tempfile
+import secrets
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from phalanx.tes.document import MOST, DocumentError
 from phalanx.tes.jobs import within
 
 #: URLs that the job itself reads, on its machine.
 FETCHED = ("http", "https")
+#: How files and folders are opened: no symbolic link, and not for programs that this process starts.
+_OPENED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+#: Longest name of a file, in bytes.
+_LONGEST_NAME = 255
 
 
 class Folder(NamedTuple):
@@ -26,10 +31,55 @@ class Folder(NamedTuple):
         The folder, without symbolic links.
     writable : bool
         Whether outputs may be written there.
+    descriptor : int
+        The opened folder. What is beneath it is found from here.
     """
 
     path: Path
     writable: bool
+    descriptor: int
+
+
+class Opened:
+    """A file beneath a folder that is served, which is opened for a while.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    path
+        The file, without symbolic links.
+    """
+
+    def __init__(self, folder: Folder, path: Path) -> None:
+        self._folder, self._path = folder, path
+
+    def __enter__(self) -> int:
+        with _beneath(self._folder, self._path.parent) as parent:
+            # A pipe without a writer would keep all tasks waiting.
+            self._descriptor = os.open(self._path.name, os.O_RDONLY | os.O_NONBLOCK | _OPENED, dir_fd=parent)
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+@contextmanager
+def _beneath(folder: Folder, path: Path, *, makes: bool = False) -> Iterator[int]:
+    """A folder beneath one that is served, opened. A part that has become a symbolic link since its path was checked is
+    refused."""
+    descriptor = os.dup(folder.descriptor)
+    try:
+        for part in path.relative_to(folder.path).parts:
+            if makes:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | _OPENED, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 class Folders:
@@ -47,7 +97,9 @@ class Folders:
             path, _, rights = word.rpartition(":")
             if rights not in ("ro", "rw") or not path:
                 raise ValueError(f"{word!r}: write FOLDER:ro or FOLDER:rw")
-            self.all.append(Folder(Path(path).resolve(strict=True), rights == "rw"))
+            folder = Path(path).resolve(strict=True)
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self.all.append(Folder(folder, rights == "rw", opened))
 
     def check(self, task: dict[str, Any]) -> None:
         """Checks that the URLs of a task can be used, and says which cannot, and why.
@@ -63,12 +115,12 @@ class Folders:
             A URL has a scheme that is not served, or names a file outside of the folders.
         """
         for number, entry in enumerate(task["inputs"]):
-            if "url" in entry and urlsplit(entry["url"]).scheme not in FETCHED:
+            if "url" in entry and scheme_of(entry["url"]) not in FETCHED:
                 self._path(entry["url"], f"inputs[{number}].url", writes=False)
         for number, entry in enumerate(task["outputs"]):
             self._path(entry["url"], f"outputs[{number}].url", writes=True)
 
-    def inputs(self, task: dict[str, Any]) -> Iterator[tuple[str, bytes | Path]]:
+    def inputs(self, task: dict[str, Any]) -> Iterator[tuple[str, bytes | Opened]]:
         """The inputs of a task that are contents or files of this machine.
 
         Parameters
@@ -79,7 +131,7 @@ class Folders:
         Yields
         ------
         tuple
-            The name in the folder of the job, and the bytes or the path.
+            The name in the folder of the job, and the bytes or the file.
 
         Raises
         ------
@@ -90,9 +142,10 @@ class Folders:
             name, where = within(entry["path"]), f"inputs[{number}].url"
             if "content" in entry:
                 yield name, entry["content"].encode()
-            elif urlsplit(entry["url"]).scheme not in FETCHED:
-                path = self._path(entry["url"], where, writes=False)
-                yield from _whole(path, name, where) if entry["type"] == "DIRECTORY" else [(name, _file(path, where))]
+            elif scheme_of(entry["url"]) not in FETCHED:
+                folder, path = self._path(entry["url"], where, writes=False)
+                files = _whole(path, name, where) if entry["type"] == "DIRECTORY" else [(name, _file(path, where))]
+                yield from ((inside, Opened(folder, file)) for inside, file in files)
 
     def write(self, output: dict[str, Any], name: str, pieces: Iterable[bytes]) -> str:
         """Writes a file that a task has made, as a whole or not at all.
@@ -112,37 +165,50 @@ class Folders:
             The URL of the file.
         """
         url = url_of(output, name)
-        path = self._path(url, "outputs", writes=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path = self._path(url, "outputs", writes=True)  # the folders that were missing are there now
-        descriptor, written = tempfile.mkstemp(prefix=".phalanx-", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.writelines(pieces)
-                os.fchmod(file.fileno(), 0o666 & ~_umask())
-            Path(written).replace(path)
-        except BaseException:
-            Path(written).unlink(missing_ok=True)
-            raise
+        folder, path = self._path(url, "outputs", writes=True)
+        written = f".phalanx-{secrets.token_hex(8)}"
+        with _beneath(folder, path.parent, makes=True) as parent:
+            try:
+                descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPENED, 0o666, dir_fd=parent)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.writelines(pieces)
+                os.replace(written, path.name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(written, dir_fd=parent)
+                raise
         return url
 
-    def _path(self, url: str, where: str, *, writes: bool) -> Path:
+    def close(self) -> None:
+        """Closes the folders."""
+        for folder in self.all:
+            os.close(folder.descriptor)
+
+    def _path(self, url: str, where: str, *, writes: bool) -> tuple[Folder, Path]:
+        """The file that a URL names, and the folder that it is in."""
         parts = urlsplit(url)
         if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
             served = "file:///… and https://…" if not writes else "file:///…"
             raise DocumentError(f"{where}: {url} is not served here; write {served}")
-        path = Path(os.path.realpath(unquote(parts.path) if parts.scheme else url))
+        name = unquote(parts.path) if parts.scheme else url
+        if "\0" in name or any(len(part) > _LONGEST_NAME for part in os.fsencode(name).split(b"/")):
+            raise DocumentError(f"{where}: no file has the name in {url!r:.200}")
+        path = Path(os.path.realpath(name))
         inside = [folder for folder in self.all if path.is_relative_to(folder.path) and path != folder.path]
         if not inside:
             names = ", ".join(str(folder.path) for folder in self.all) or "none"
             raise DocumentError(
                 f"{where}: {path} is outside of the folders that are served here: {names} (--tes-folder)"
             )
-        if writes and not any(folder.writable for folder in inside):
+        if writes:
+            inside = [folder for folder in inside if folder.writable]
+        if not inside:
             raise DocumentError(
                 f"{where}: {path} is in a folder that is served for reading only (--tes-folder FOLDER:rw)"
             )
-        return path
+        if writes and path.is_dir():
+            raise DocumentError(f"{where}: {path} is a folder: an output needs the name of a file")
+        return inside[0], path
 
 
 def url_of(output: dict[str, Any], path: str) -> str:
@@ -162,7 +228,23 @@ def url_of(output: dict[str, Any], path: str) -> str:
     prefix = output.get("path_prefix") or (output["path"] if output["type"] == "DIRECTORY" else None)
     if prefix is None or path == output["path"]:
         return str(output["url"])
-    return posixpath.join(output["url"], path.removeprefix(prefix).lstrip("/"))
+    inside = path.removeprefix(prefix).lstrip("/")
+    return posixpath.join(output["url"], quote(inside) if scheme_of(output["url"]) else inside)
+
+
+def scheme_of(url: str) -> str:
+    """How a URL begins, in small letters; empty: it is a path.
+
+    Parameters
+    ----------
+    url
+        The URL.
+
+    Returns
+    -------
+    str
+    """
+    return urlsplit(url).scheme
 
 
 def _file(path: Path, where: str) -> Path:
@@ -186,9 +268,3 @@ def _whole(path: Path, name: str, where: str) -> Iterator[tuple[str, Path]]:
             if count > MOST:
                 raise DocumentError(f"{where}: {path} has more than {MOST} files")
             yield f"{name}/{found.relative_to(path).as_posix()}", found
-
-
-def _umask() -> int:
-    before = os.umask(0)
-    os.umask(before)
-    return before

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
+import anyio
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -18,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import phalanx
 from phalanx.tes.document import LONGEST, DocumentError
@@ -87,6 +89,7 @@ class Server:
             access_log=False,
             lifespan="off",
             server_header=False,
+            http=_Patient,
             limit_concurrency=_MOST_CONNECTIONS,
             timeout_keep_alive=_PATIENCE,
             timeout_graceful_shutdown=1,
@@ -106,6 +109,18 @@ class Server:
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._socket])
+
+
+class _Patient(H11Protocol):
+    """A connection that is ended if it says nothing for a while after it was opened, or if there are too many."""
+
+    def connection_made(self, transport: Any) -> None:
+        """A client has connected."""
+        super().connection_made(transport)
+        if len(self.connections) > _MOST_CONNECTIONS:
+            transport.abort()
+            return
+        self.loop.call_later(_PATIENCE, lambda: transport.abort() if self.cycle is None else None)
 
 
 class _Interface:
@@ -132,10 +147,13 @@ class _Interface:
     async def create(self, request: Request) -> Response:
         user = await self._user(request)
         text = bytearray()
-        async for piece in request.stream():
-            text += piece
-            if len(text) > LONGEST:
-                raise HTTPException(413, f"a task has at most {LONGEST} bytes")
+        with anyio.move_on_after(_PATIENCE) as scope:
+            async for piece in request.stream():
+                text += piece
+                if len(text) > LONGEST:
+                    raise HTTPException(413, f"a task has at most {LONGEST} bytes")
+        if scope.cancelled_caught:
+            raise HTTPException(408, f"the document did not come within {_PATIENCE} s")
         return JSONResponse({"id": await run_in_threadpool(self._service.create, user, bytes(text))})
 
     async def list(self, request: Request) -> Response:

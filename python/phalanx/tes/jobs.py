@@ -19,6 +19,11 @@ _MACHINES = re.compile("bin|boot|dev|etc|home|lib.*|media|opt|proc|root|run|sbin
 #: Parameters of the backend, as service-info lists them: needs, each a word or several with commas.
 PARAMETERS = ("label", "software")
 _GB = 1_000_000_000
+#: The limits of a hub: phalanx-core/src/jobs/check.rs and wire/jobs.rs.
+MOST_OUTPUTS, MOST_SHOWN, LONGEST_PATH = 100, 64, 990
+#: What no task has as its own: phalanx-node/src/cage/view.rs.
+NEEDED = ("/home", "/opt", "/root", "/srv", "/var")
+WHOLE = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr")
 
 
 class Job(NamedTuple):

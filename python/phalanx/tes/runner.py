@@ -22,6 +22,8 @@ from urllib.request import urlopen
 TASK, LOG = "task.json", "log.json"
 #: Most bytes of the end of a stream in the log.
 TAIL = 16_384
+#: Most bytes of the log. Without that, streams are left out.
+MOST_LOG = 16 << 20
 #: Seconds without a byte after which an input is given up.
 PATIENCE = 60
 #: The exit status of a command that cannot be run, as a shell has it.
@@ -107,7 +109,10 @@ def _tail(file: Path) -> str:
 
 def _write(file: Path, logs: list[dict[str, Any]]) -> None:
     written = file.with_suffix(".new")
-    written.write_text(json.dumps(logs))
+    text = json.dumps(logs)
+    if len(text) > MOST_LOG:
+        text = json.dumps([{name: log[name] for name in log if name not in ("stdout", "stderr")} for log in logs])
+    written.write_text(text)
     written.replace(file)
 
 

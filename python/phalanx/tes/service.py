@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import Any, cast
@@ -15,16 +16,37 @@ from typing import Any, cast
 from phalanx.errors import PhalanxError
 from phalanx.tes import runner
 from phalanx.tes.document import DocumentError, is_pattern, read_task
-from phalanx.tes.files import FETCHED, Folders
-from phalanx.tes.jobs import PARAMETERS, ROOT, Jobs, Progress, job_of, within
+from phalanx.tes.files import FETCHED, Folders, scheme_of
+from phalanx.tes.jobs import (
+    LONGEST_PATH,
+    MOST_OUTPUTS,
+    MOST_SHOWN,
+    NEEDED,
+    PARAMETERS,
+    ROOT,
+    WHOLE,
+    Job,
+    Jobs,
+    Progress,
+    job_of,
+    within,
+)
 from phalanx.tes.store import OVER, Kept, Store
 
 #: Seconds between two looks at the tasks that have not ended.
 _LOOK = 0.25
 #: Seconds until a task is tried again whose job, or whose outputs, could not be reached; and the longest such pause.
 _AGAIN, _LONGEST = 0.5, 30.0
+#: Seconds of failures after which a task is given up.
+_GIVEN_UP = 3600.0
+#: How many users are served at a time. A large file of one keeps no other one waiting.
+_WORKERS = 4
+#: Seconds between two looks for tasks that ended so long ago that they are forgotten.
+_FORGET = 3600.0
 #: Least and default number of tasks in an answer; there are at most so many.
 PAGE, MOST_PAGE = 256, 2047
+#: Tasks that are read at once, and characters after which a page ends.
+_AT_ONCE, _LONGEST_PAGE = 16, 16 << 20
 
 
 class UnknownTask(PhalanxError):
@@ -48,7 +70,10 @@ class Service:
         self._jobs, self._store, self._folders = jobs, store, folders
         self._ends = threading.Event()
         self._news = threading.Event()
-        self._later: dict[str, tuple[float, float]] = {}
+        #: When a task is tried again, after which pause, and since when it fails.
+        self._later: dict[str, tuple[float, float, float]] = {}
+        self._busy: set[str] = set()
+        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="phalanx-tes")
         self._thread = threading.Thread(target=self._look_after, name="phalanx-tes", daemon=True)
         self._thread.start()
 
@@ -57,7 +82,9 @@ class Service:
         self._ends.set()
         self._news.set()
         self._thread.join()
+        self._workers.shutdown()
         self._store.close()
+        self._folders.close()
 
     def create(self, user: str, text: bytes) -> str:
         """Takes a task. It is on the disk when this returns.
@@ -82,6 +109,7 @@ class Service:
         task = read_task(text)
         self._check_parameters(task)
         self._folders.check(task)
+        _check_job(job_of(task), task)
         kept = self._store.add(secrets.token_hex(8), user, task)
         self._news.set()
         return kept.id
@@ -157,15 +185,17 @@ class Service:
             The tasks, and where this page has ended; None: there are no more.
         """
         found: list[dict[str, Any]] = []
+        length = 0
         while True:
-            page = self._store.page(user, before, PAGE)
+            page = self._store.page(user, before, _AT_ONCE)
             for kept in page:
-                if len(found) == size:
+                if len(found) == size or length > _LONGEST_PAGE:
                     return found, before
                 before = kept.number
                 if _matches(kept, name_prefix, state, tags or {}):
                     found.append(_viewed(kept, view))
-            if len(page) < PAGE:
+                    length += len(json.dumps(found[-1]))
+            if len(page) < _AT_ONCE:
                 return found, None
 
     def _found(self, user: str, id_: str) -> Kept:
@@ -186,15 +216,29 @@ class Service:
             del parameters[name]
 
     def _look_after(self) -> None:
+        forgotten = 0.0
         while not self._ends.is_set():
             self._news.clear()
-            for kept in self._store.open():
+            if time.monotonic() - forgotten >= _FORGET:
+                forgotten = time.monotonic()
+                self._store.forget()
+            for user, tasks in self._store.open().items():
+                if user not in self._busy and not self._ends.is_set():
+                    self._busy.add(user)
+                    self._workers.submit(self._look_after_user, user, tasks)
+            self._news.wait(_LOOK)
+
+    def _look_after_user(self, user: str, tasks: list[str]) -> None:
+        """Goes on with the tasks of a user, one after the other."""
+        try:
+            for id_ in tasks:
+                due, *_ = self._later.get(id_, (0.0,))
                 if self._ends.is_set():
                     return
-                due, _ = self._later.get(kept.id, (0.0, 0.0))
-                if due <= time.monotonic():
+                if due <= time.monotonic() and (kept := self._store.get(user, id_)) is not None:
                     self._go_on(kept)
-            self._news.wait(_LOOK)
+        finally:
+            self._busy.discard(user)
 
     def _go_on(self, kept: Kept) -> None:
         """One step of a task. What fails because of the task ends it; what fails otherwise is tried again."""
@@ -204,11 +248,17 @@ class Service:
             else:
                 self._follow(kept, self._jobs.progress(kept.user, kept.job))
             self._later.pop(kept.id, None)
-        except DocumentError as error:
+        except (DocumentError, ValueError, IsADirectoryError, NotADirectoryError) as error:
             self._end(kept, "SYSTEM_ERROR", Progress("SYSTEM_ERROR", str(error)), {})
         except Exception as error:  # whatever it is, it must not end the service for all others
-            pause = min(2 * self._later.get(kept.id, (0.0, _AGAIN / 2))[1], _LONGEST)
-            self._later[kept.id] = time.monotonic() + pause, pause
+            now = time.monotonic()
+            _, last, since = self._later.get(kept.id, (0.0, _AGAIN / 2, now))
+            if now - since > _GIVEN_UP:
+                self._end(kept, "SYSTEM_ERROR", Progress("SYSTEM_ERROR", f"{type(error).__name__}: {error}"), {})
+                self._later.pop(kept.id, None)
+                return
+            pause = min(2 * last, _LONGEST)
+            self._later[kept.id] = now + pause, pause, since
             logs = [*kept.log.get("system_logs", [])[-9:], f"{type(error).__name__}: {error}; it is tried again"]
             self._store.change(kept, kept.state, {**kept.log, "system_logs": logs})
 
@@ -217,13 +267,14 @@ class Service:
         key = hashlib.sha256(kept.id.encode()).digest()[:16]
         name = kept.document.get("name") or kept.id
         number = self._jobs.submit(kept.user, name, key, job, self._inputs(kept.document))
-        self._store.change(kept, "QUEUED", kept.log, number)
+        if not self._store.change(kept, "QUEUED", kept.log, number):
+            self._jobs.cancel(kept.user, number)  # the task was canceled meanwhile
 
     def _inputs(self, task: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         fetched = [
             {"url": entry["url"], "path": entry["path"]}
             for entry in task["inputs"]
-            if "url" in entry and entry["url"].partition(":")[0] in FETCHED
+            if "url" in entry and scheme_of(entry["url"]) in FETCHED
         ]
         folders = [*task["volumes"], *(entry["path"] for entry in task["outputs"] if entry["type"] == "DIRECTORY")]
         described = {"executors": task["executors"], "fetched": fetched, "folders": folders}
@@ -236,11 +287,20 @@ class Service:
             if (progress.state, log) != (kept.state, kept.log):
                 self._store.change(kept, progress.state, log)
             return
-        executors: list[Any] = []
-        if runner.LOG in progress.files:
-            executors = json.loads(b"".join(self._jobs.read(kept.user, cast(str, kept.job), runner.LOG)))
+        executors = self._logs(kept, progress)
         outputs = self._deliver(kept, progress) if progress.state == "COMPLETE" else []
         self._end(kept, progress.state, progress, {"logs": executors, "outputs": outputs})
+
+    def _logs(self, kept: Kept, progress: Progress) -> list[dict[str, Any]]:
+        """What the runner has written about each executor. The task may have written something else in its place."""
+        if not 0 < progress.files.get(runner.LOG, 0) <= runner.MOST_LOG:
+            return []
+        try:
+            found = json.loads(b"".join(self._jobs.read(kept.user, cast(str, kept.job), runner.LOG)))
+        except (ValueError, RecursionError):
+            return []
+        are_logs = isinstance(found, list) and all(isinstance(it, dict) for it in found)
+        return found if are_logs else []
 
     def _deliver(self, kept: Kept, progress: Progress) -> list[dict[str, Any]]:
         """Brings the outputs to their URLs."""
@@ -260,6 +320,20 @@ class Service:
         why = [progress.why] if progress.why else []
         logs = [*kept.log.get("system_logs", []), *why]
         self._store.change(kept, state, {**kept.log, **_times(progress), **found, "system_logs": logs})
+
+
+def _check_job(job: Job, task: dict[str, Any]) -> None:
+    """Checks what a hub would refuse of a job, so that the client hears it at once."""
+    if len(job.outputs) > MOST_OUTPUTS:
+        raise DocumentError(f"outputs: there are {len(task['outputs'])}, and may be {MOST_OUTPUTS - 1}")
+    if len(job.shown) > MOST_SHOWN:
+        raise DocumentError(f"the task names paths in {len(job.shown)} folders, and may in {MOST_SHOWN}")
+    for path in [*job.shown, *task["volumes"], *(entry["path"] for entry in [*task["inputs"], *task["outputs"]])]:
+        if "\\" in path or len(path.encode()) > LONGEST_PATH:
+            raise DocumentError(f"{path!r:.200}: a path has at most {LONGEST_PATH} bytes, and no backslash")
+    for path in job.shown:
+        if path in NEEDED or any(path == it or path.startswith(f"{it}/") for it in WHOLE):
+            raise DocumentError(f"{path} is needed by programs, and cannot be a task's own: use one like /data")
 
 
 def _belongs(name: str, output: dict[str, Any]) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from phalanx.tes.document import DocumentError
+
 _TABLES = """
 CREATE TABLE IF NOT EXISTS tasks (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -28,6 +30,10 @@ CREATE INDEX IF NOT EXISTS of_state ON tasks (state, number);
 OPEN = ("QUEUED", "INITIALIZING", "RUNNING")
 OVER = ("COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED")
 _IS_OPEN = f"state IN {OPEN}"
+#: Most tasks of a user, and most characters of them.
+MOST_TASKS, MOST_LENGTH = 20_000, 256 << 20
+#: Days after which a task that has ended is forgotten, as jobs are.
+DAYS = 14
 
 
 class Kept(NamedTuple):
@@ -98,7 +104,11 @@ class Store:
         Kept
         """
         row = id_, user, time.time(), json.dumps(document), "QUEUED"
+        count = "SELECT count(*), total(length(document) + length(log)) FROM tasks WHERE user = ?"
         with self._lock:
+            tasks, length = self._database.execute(count, (user,)).fetchone()
+            if tasks >= MOST_TASKS or length > MOST_LENGTH:
+                raise DocumentError(f"the hub keeps as many tasks of {user} as it may; old ones go after {DAYS} days")
             self._database.execute("INSERT INTO tasks (id, user, created, document, state) VALUES (?, ?, ?, ?, ?)", row)
         kept = self.get(user, id_)
         assert kept is not None
@@ -108,9 +118,20 @@ class Store:
         """A task of a user; None: the user has none of this name."""
         return next(self._select("user = ? AND id = ?", (user, id_)), None)
 
-    def open(self) -> list[Kept]:
-        """The tasks of all users that have not ended, the oldest first."""
-        return [*self._select(f"{_IS_OPEN} ORDER BY number", ())]
+    def open(self) -> dict[str, list[str]]:
+        """The names of the tasks that have not ended, by users, the oldest first."""
+        with self._lock:
+            rows = self._database.execute(f"SELECT user, id FROM tasks WHERE {_IS_OPEN} ORDER BY number").fetchall()
+        found: dict[str, list[str]] = {}
+        for user, id_ in rows:
+            found.setdefault(user, []).append(id_)
+        return found
+
+    def forget(self) -> None:
+        """Removes tasks that have ended, and came many days ago."""
+        before = time.time() - DAYS * 24 * 3600
+        with self._lock:
+            self._database.execute(f"DELETE FROM tasks WHERE NOT ({_IS_OPEN}) AND created < ?", (before,))
 
     def page(self, user: str, before: int | None, most: int) -> list[Kept]:
         """Tasks of a user, the newest first, that are older than the one with this number."""
@@ -118,13 +139,15 @@ class Store:
             *self._select("user = ? AND number < ? ORDER BY number DESC LIMIT ?", (user, before or (1 << 62), most))
         ]
 
-    def change(self, kept: Kept, state: str, log: dict[str, Any], job: str | None = None) -> None:
-        """Writes the state of a task, what is known of its run, and its job. A task that has ended stays so."""
+    def change(self, kept: Kept, state: str, log: dict[str, Any], job: str | None = None) -> bool:
+        """Writes the state of a task, what is known of its run, and its job. A task that has ended stays so. Whether it
+        has not ended."""
         values = state, json.dumps(log), job, kept.number
         with self._lock:
-            self._database.execute(
+            done = self._database.execute(
                 f"UPDATE tasks SET state = ?, log = ?, job = coalesce(?, job) WHERE number = ? AND {_IS_OPEN}", values
             )
+        return done.rowcount > 0
 
     def close(self) -> None:
         """Closes the file."""

@@ -4,13 +4,17 @@
 //! message that is lost or repeated changes nothing, and what an executor has done while no hub was there counts on the day of its return.
 
 use super::{Change, Hub, Who};
-use crate::wire::hub::{DayRow, MOST_ROWS, Sums, UsedBy, Worked};
+use crate::wire::hub::{DayRow, MOST_ROWS, MOST_USES, Sums, UsedBy, What, Worked};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// Most days of all executors that are kept. Of older ones the sums are kept, as those of the day 0.
 const MOST_DAYS: usize = 100_000;
+/// An executor tells what it has worked at most once in so many seconds. What it tells in between is in the next one too.
+const PAUSE: u64 = 10;
+/// The user of entries beyond the most: no user has this name.
+const OTHERS: &str = "(others)";
 /// Seconds of a day.
 const DAY: u64 = 24 * 3600;
 
@@ -29,6 +33,8 @@ pub(super) struct History {
     days: BTreeMap<(u32, String), Day>,
     /// How many of them are sums of older days.
     sums: usize,
+    /// When each executor was heard last.
+    heard: BTreeMap<String, u64>,
     /// The newest day of each executor.
     newest: BTreeMap<String, u32>,
 }
@@ -68,6 +74,10 @@ impl Hub {
         if self.present.get(who).is_none_or(|it| it.link != link) {
             return Vec::new();
         }
+        if self.history.heard.get(&who.name).is_some_and(|heard| now.saturating_sub(*heard) < PAUSE) {
+            return Vec::new();
+        }
+        self.history.heard.insert(who.name.clone(), now);
         let (today, executor) = ((now / DAY) as u32, who.name.clone());
         let newest = self.history.newest.get(&executor).copied();
         let last = newest.and_then(|day| self.history.days.get(&(day, executor.clone())));
@@ -116,10 +126,21 @@ impl Worked {
     fn add(&mut self, other: &Worked) {
         self.offered = self.offered.saturating_add(other.offered);
         for used in &other.uses {
+            let is_full = self.uses.len() >= MOST_USES;
             match self.uses.iter_mut().find(|it| it.is_of(used)) {
                 Some(had) => had.sums = had.sums.plus(used.sums),
+                None if is_full => self.add_to_others(used.sums),
                 None => self.uses.push(used.clone()),
             }
+        }
+    }
+
+    /// Adds sums for which there is no entry any more.
+    fn add_to_others(&mut self, sums: Sums) {
+        let others = UsedBy { user: OTHERS.to_owned(), what: What::Jobs, sums };
+        match self.uses.iter_mut().find(|it| it.is_of(&others)) {
+            Some(had) => had.sums = had.sums.plus(sums),
+            None => self.uses.push(others),
         }
     }
 
@@ -162,7 +183,6 @@ mod tests {
     use super::super::tests::{asking, good, hub};
     use super::*;
     use crate::hub::{Facts, Id};
-    use crate::wire::hub::What;
 
     const TODAY: u64 = 20_000 * DAY;
 
@@ -192,12 +212,13 @@ mod tests {
     #[test]
     fn what_is_told_again_counts_once_and_a_new_start_counts_beside_the_old_one() {
         let (mut hub, ws7) = with_executor();
-        for _ in 0..3 {
-            hub.worked(TODAY, 7, &ws7, told(1, 100, &[("ada", 10)]));
+        for second in 0..3 {
+            hub.worked(TODAY + 10 * second, 7, &ws7, told(1, 100, &[("ada", 10)]));
         }
-        hub.worked(TODAY + 9, 7, &ws7, told(1, 150, &[("ada", 25), ("bob", 4)]));
+        hub.worked(TODAY + 29, 7, &ws7, told(1, 9999, &[]));
+        hub.worked(TODAY + 30, 7, &ws7, told(1, 150, &[("ada", 25), ("bob", 4)]));
         assert_eq!(places(&hub, 0), [(20_000, 150, vec![25, 4])]);
-        hub.worked(TODAY + 10, 7, &ws7, told(2, 5, &[("bob", 1)]));
+        hub.worked(TODAY + 40, 7, &ws7, told(2, 5, &[("bob", 1)]));
         assert_eq!(places(&hub, 0), [(20_000, 155, vec![25, 5])]);
         hub.worked(TODAY + DAY, 7, &ws7, told(2, 8, &[("bob", 3)]));
         assert_eq!(places(&hub, 0), [(20_000, 155, vec![25, 5]), (20_001, 3, vec![2])]);
@@ -214,6 +235,19 @@ mod tests {
         stored.into_iter().for_each(|change| next.fill(change));
         next.worked(TODAY + 2 * DAY, 7, &ws7, told(1, 300, &[("ada", 31)]));
         assert_eq!(places(&next, 0), [(20_000, 100, vec![10]), (20_002, 200, vec![21])]);
+    }
+
+    #[test]
+    fn a_day_has_a_bounded_number_of_entries() {
+        let (mut hub, ws7) = with_executor();
+        for run in 0..3 {
+            let names: Vec<String> = (0..MOST_USES).map(|user| format!("user-{run}-{user}")).collect();
+            let uses: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 2)).collect();
+            hub.worked(TODAY + 10 * run, 7, &ws7, told(run, 1, &uses));
+        }
+        let (rows, _) = hub.history(0, None);
+        assert_eq!(rows[0].uses.len(), MOST_USES + 1);
+        assert_eq!(rows[0].uses[MOST_USES].sums.places, 2 * 2 * MOST_USES as u64);
     }
 
     #[test]

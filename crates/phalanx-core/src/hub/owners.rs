@@ -21,6 +21,12 @@ impl Hub {
         owner.map(drop).ok_or_else(|| Refusal::NoOwner { name: name.to_owned(), owners: self.owners() })
     }
 
+    /// Whether this is the name of a user whose membership goes on.
+    pub fn check_user(&self, name: &str) -> Result<(), Refusal> {
+        let user = self.members.get(&Who::user(name)).filter(|it| it.state.is_in());
+        user.map(drop).ok_or_else(|| Refusal::NoMember(name.to_owned()))
+    }
+
     /// The names of the owners, for people. All members may know them.
     fn owners(&self) -> String {
         let names: Vec<&str> = self.owners.iter().map(|who| who.name.as_str()).collect();

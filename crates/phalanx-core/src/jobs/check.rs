@@ -3,7 +3,7 @@
 use super::JobRefusal;
 use crate::needs::are_words;
 use crate::wire::encode_body;
-use crate::wire::jobs::{Command, LONGEST_NAME, LONGEST_SPEC, MOST_FILES, MOST_SHOWN, Spec};
+use crate::wire::jobs::{Command, LONGEST_SPEC, MOST_FILES, MOST_SHOWN, Spec, is_inside};
 
 /// Most processes of a job.
 pub const MOST_COUNT: u32 = 100_000;
@@ -46,9 +46,7 @@ pub(super) fn check(spec: &Spec) -> Result<(), JobRefusal> {
             "{shown:?} leads out of the folder of the process: names of files are relative, and without .."
         )));
     }
-    if spec.shown.len() > MOST_SHOWN || !spec.shown.iter().all(|(at, _)| at.strip_prefix('/').is_some_and(is_inside)) {
-        return wrong("a process sees at most 64 folders of its own, each at an absolute path without ..");
-    }
+    check_shown(spec)?;
     if !spec.inputs.iter().all(|it| it.content.is_short()) || spec.commands.iter().any(|it| !has_good_variables(it)) {
         return wrong("a content or a variable of the job is malformed");
     }
@@ -61,20 +59,24 @@ pub(super) fn check(spec: &Spec) -> Result<(), JobRefusal> {
     }
 }
 
+/// Checks the folders that a process sees at other paths. The executor checks them again, because it does not rely on the hub.
+fn check_shown(spec: &Spec) -> Result<(), JobRefusal> {
+    let wrong = |what: &str| Err(JobRefusal::Wrong(what.to_owned()));
+    if spec.shown.len() > MOST_SHOWN || !spec.shown.iter().all(|(at, _)| at.strip_prefix('/').is_some_and(is_inside)) {
+        return wrong("a process sees at most 64 folders of its own, each at an absolute path without ..");
+    }
+    // Between two commands the folders are the user's, who could replace one by a link.
+    if !spec.shown.is_empty() && spec.commands.len() > 1 {
+        return wrong("a job that sees folders of its own at other paths has one command");
+    }
+    Ok(())
+}
+
 /// All names of files and folders that a job has.
 fn names(spec: &Spec) -> impl Iterator<Item = &String> {
     let commands = spec.commands.iter().flat_map(|it| it.folder.iter().chain(&it.stdin));
     let shown = spec.shown.iter().map(|(_, folder)| folder);
     spec.inputs.iter().map(|it| &it.name).chain(&spec.outputs).chain(commands).chain(shown)
-}
-
-/// Whether a name stays in the folder of the process.
-pub fn is_inside(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= LONGEST_NAME
-        && !name.starts_with('/')
-        && !name.contains(['\0', '\\'])
-        && name.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
 }
 
 fn has_good_variables(command: &Command) -> bool {

@@ -13,7 +13,8 @@ mod results;
 mod tests;
 
 pub use crate::wire::job_records::{End, JobChange, Process, Record, Stage};
-pub use check::{HIGHEST, MOST_COUNT, MOST_PLACES, is_inside};
+pub use crate::wire::jobs::is_inside;
+pub use check::{HIGHEST, MOST_COUNT, MOST_PLACES};
 pub use executors::LOST_AFTER;
 pub use listing::Written;
 pub use results::explain;
@@ -27,6 +28,9 @@ use thiserror::Error;
 
 /// Most jobs in all, and of one user.
 pub const MOST_JOBS: (usize, usize) = (50_000, 20_000);
+/// Most different needs of jobs: of those of one user that wait, and of all since the hub leads. Each decision looks at all that wait.
+const MOST_LANES: usize = 64;
+const MOST_CLASSES: usize = 4096;
 /// Most processes of all jobs, and of one user's.
 pub const MOST_PROCESSES: (u64, u64) = (500_000, 200_000);
 /// An ended job is forgotten after so many milliseconds: 14 days.
@@ -218,6 +222,10 @@ impl Jobs {
         }
         if self.processes + count > MOST_PROCESSES.0 || own.processes + count > MOST_PROCESSES.1 {
             return Err(JobRefusal::Full("as many processes of jobs as it keeps"));
+        }
+        let is_new = !self.classes.contains_key(&spec.needs);
+        if is_new && (own.queue.len() >= MOST_LANES || self.classes.len() >= MOST_CLASSES) {
+            return Err(JobRefusal::Full("jobs with as many different needs as it compares"));
         }
         for id in &spec.after {
             let job = self.jobs.get(id).filter(|it| it.record.user == user).ok_or(JobRefusal::NoJob(*id))?;

@@ -490,6 +490,13 @@ fn what_makes_no_sense_is_refused() {
         Spec { places: MOST_PLACES + 1, ..spec(1) },
         Spec { name: "x".repeat(201), ..spec(1) },
         Spec { needs: Needs { labels: vec!["a b".into()], ..Needs::default() }, ..spec(1) },
+        Spec { shown: vec![("data".into(), "data".into())], ..spec(1) },
+        Spec { shown: vec![("/data".into(), "../data".into())], ..spec(1) },
+        Spec {
+            shown: vec![("/data".into(), "data".into())],
+            commands: [spec(1).commands, spec(1).commands].concat(),
+            ..spec(1)
+        },
     ] {
         assert!(matches!(jobs.submit(1, "eve", wrong.clone()), Err(JobRefusal::Wrong(_))), "{wrong:?}");
     }

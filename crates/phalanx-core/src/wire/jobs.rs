@@ -238,7 +238,7 @@ impl Outcome {
             Exit::Unstarted(why) | Exit::Broken(why) => why.len(),
             _ => 0,
         };
-        let are_short = self.outputs.iter().all(|it| it.content.is_short() && it.name.len() <= LONGEST_NAME);
+        let are_short = self.outputs.iter().all(|it| it.content.is_short() && is_inside(&it.name));
         why <= LONGEST_WHY
             && self.stdout.is_short()
             && self.stderr.is_short()
@@ -250,6 +250,15 @@ impl Outcome {
     pub fn contents(&self) -> impl Iterator<Item = &Content> {
         [&self.stdout, &self.stderr].into_iter().chain(self.outputs.iter().map(|it| &it.content))
     }
+}
+
+/// Whether a name stays in the folder of the process.
+pub fn is_inside(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= LONGEST_NAME
+        && !name.starts_with('/')
+        && !name.contains(['\0', '\\'])
+        && name.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
 }
 
 /// A standard stream of a process.

@@ -183,7 +183,7 @@ impl Bars {
         }
         let writable = self.paths.is_some().then_some(&self.writable[..]);
         let doorway = |ways| Doorway { ways, writable, account: self.account() };
-        let doorway = self.ways.as_ref().filter(|(ways, _)| ways.has_sockets).map(|(ways, _)| doorway(&**ways));
+        let doorway = self.ways.as_ref().map(|(ways, _)| doorway(&**ways));
         Gate::receive(program, &self.writable, doorway)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A filter cannot read the address of `connect`, and a process could exchange one that was only looked at. So the keeper copies the
 //! address, fetches the socket (`pidfd_getfd`), and connects it itself. The sockets that a filter lets the program have are those of
-//! unix and TCP, and neither sends anywhere before it is connected. What is here makes system calls only, as the rest of the gate.
+//! unix and TCP, without datagrams, and none sends anywhere before it is connected. What is here makes system calls only, as the rest of the gate.
 
 use super::network::Ways;
 use super::opened_files::{is_in, link_to, open_named, read_bytes, written};
@@ -33,6 +33,9 @@ pub enum Made {
     Begun(OwnedFd),
 }
 
+/// Whether the process that asks still waits for the answer.
+type Still<'a> = &'a dyn Fn() -> io::Result<()>;
+
 /// Whom the keeper connects, and to what.
 pub struct Doorway<'a> {
     pub ways: &'a Ways,
@@ -53,15 +56,18 @@ impl Doorway<'_> {
         }
     }
 
-    /// Connects a socket of the process.
-    pub fn connect(&self, process: pid_t, socket: c_int, at: u64, length: u64) -> io::Result<Made> {
+    /// Connects a socket of the process. `still`: whether the process still waits; until then its number may have become another's.
+    pub fn connect(&self, process: pid_t, socket: c_int, at: u64, length: u64, still: Still<'_>) -> io::Result<Made> {
         let mut address = Address([0; LONGEST]);
         let length = usize::try_from(length).ok().filter(|it| (2..=LONGEST).contains(it)).ok_or(EINVAL)?;
         read_bytes(process, at, &mut address.0[..length])?;
         let socket = fetch(process, socket)?;
+        still()?;
         let family = c_int::from(u16::from_ne_bytes([address.0[0], address.0[1]]));
         match option(&socket, libc::SO_DOMAIN)? {
-            libc::AF_UNIX if family == libc::AF_UNIX => self.connect_here(process, &socket, &address.0[..length]),
+            libc::AF_UNIX if family == libc::AF_UNIX => {
+                self.connect_here(process, &socket, &address.0[..length], still)
+            }
             libc::AF_INET | libc::AF_INET6 if family == libc::AF_UNSPEC => begin(socket, &address, length), // ends a connection
             libc::AF_INET | libc::AF_INET6 => {
                 let to = of_network(&address.0[..length]).ok_or(EINVAL)?;
@@ -72,15 +78,16 @@ impl Doorway<'_> {
     }
 
     /// Connects a unix socket.
-    fn connect_here(&self, process: pid_t, socket: &OwnedFd, address: &[u8]) -> io::Result<Made> {
+    fn connect_here(&self, process: pid_t, socket: &OwnedFd, address: &[u8], still: Still<'_>) -> io::Result<Made> {
         match self.account {
-            Some(account) => as_account(account, process, socket, address)?,
+            Some(account) => as_account(account, process, socket, address, still)?,
             None if address.get(2) == Some(&0) && address.len() > 3 => self.connect_abstract(socket, address)?,
             None => {
                 let mut path = [0; LONGEST + 1];
                 path[..address.len() - 2].copy_from_slice(&address[2..]);
                 let path = CStr::from_bytes_until_nul(&path).map_err(|_| EINVAL)?;
                 let file = open_named(process, libc::AT_FDCWD, path, 0)?;
+                still()?;
                 if self.writable.is_some_and(|writable| !is_in(&file, writable)) {
                     return refused();
                 }
@@ -94,7 +101,7 @@ impl Doorway<'_> {
     /// A thread that sends all the time may send before the connection is ended again; what listens elsewhere sees it end at once.
     fn connect_abstract(&self, socket: &OwnedFd, address: &[u8]) -> io::Result<()> {
         connect_patiently(socket, address)?;
-        if option(socket, libc::SO_TYPE)? == libc::SOCK_DGRAM || descends(peer_of(socket)?) {
+        if descends(peer_of(socket)?) {
             return Ok(());
         }
         // SAFETY: the descriptor is open.
@@ -118,30 +125,33 @@ fn begin(socket: OwnedFd, address: &Address, length: usize) -> io::Result<Made> 
     let (flags, outcome, error) = unsafe {
         let flags = libc::fcntl(number, libc::F_GETFL);
         libc::fcntl(number, libc::F_SETFL, flags | libc::O_NONBLOCK);
-        let outcome = libc::connect(number, address.0.as_ptr().cast(), length as libc::socklen_t);
-        let error = io::Error::last_os_error();
+        let (outcome, error) = interrupted(|| {
+            let outcome = libc::connect(number, address.0.as_ptr().cast(), length as libc::socklen_t);
+            (outcome, io::Error::last_os_error())
+        });
         libc::fcntl(number, libc::F_SETFL, flags);
         (flags, outcome, error)
     };
+    // A call that was interrupted goes on in the kernel, as one that does not wait.
+    let goes_on = matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR));
     match outcome {
         0 => Ok(Made::Done),
-        _ if error.raw_os_error() == Some(libc::EINPROGRESS) && flags & libc::O_NONBLOCK == 0 => {
-            Ok(Made::Begun(socket))
-        }
+        _ if goes_on && flags & libc::O_NONBLOCK == 0 => Ok(Made::Begun(socket)),
+        _ if goes_on => Err(io::Error::from_raw_os_error(libc::EINPROGRESS)),
         _ => Err(error),
     }
 }
 
 /// Connects as the account of the processes, in a child of the keeper: the other side sees who connects, and the kernel checks the
 /// account's rights.
-fn as_account(account: u32, process: pid_t, socket: &OwnedFd, address: &[u8]) -> io::Result<()> {
+fn as_account(account: u32, process: pid_t, socket: &OwnedFd, address: &[u8], still: Still<'_>) -> io::Result<()> {
     let mut name = [0; 64];
     let folder = written(&mut name, format_args!("/proc/{process}/cwd\0"));
     // SAFETY: the child makes system calls, and ends. Names and addresses live as long as the calls.
     unsafe {
         let child = libc::fork();
         if child == 0 {
-            let is_there = libc::chdir(folder.as_ptr()) == 0;
+            let is_there = libc::chdir(folder.as_ptr()) == 0 && still().is_ok();
             let is_account = libc::setgroups(0, std::ptr::null()) == 0
                 && libc::setresgid(account, account, account) == 0
                 && libc::setresuid(account, account, account) == 0;
@@ -178,17 +188,43 @@ fn connect_patiently(socket: &OwnedFd, address: &[u8]) -> io::Result<()> {
         let mut attempts = if flags & libc::O_NONBLOCK == 0 { ATTEMPTS } else { 1 };
         let outcome = loop {
             attempts -= 1;
-            let outcome = check(libc::connect(number, address.as_ptr().cast(), address.len() as libc::socklen_t));
-            match &outcome {
-                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && attempts > 0 => {
+            let length = address.len() as libc::socklen_t;
+            let outcome = interrupted(|| check(libc::connect(number, address.as_ptr().cast(), length)));
+            match outcome.as_ref().err().and_then(io::Error::raw_os_error) {
+                Some(libc::EAGAIN | libc::EINTR) if attempts > 0 => {
                     libc::poll(std::ptr::null_mut(), 0, PAUSE);
                 }
+                Some(libc::EINTR) => break Err(io::Error::from_raw_os_error(libc::EAGAIN)),
                 _ => break outcome,
             }
         };
         libc::fcntl(number, libc::F_SETFL, flags);
         outcome
     }
+}
+
+/// Makes a system call that waits 20 ms at most. That a socket does not wait is a flag which the process shares, and may take back just before
+/// the call: a listener that takes nobody in would keep the keeper for ever, and with it all limits. The signal comes again and again, so
+/// that one which comes just before the call is not the last.
+fn interrupted<T>(call: impl FnOnce() -> T) -> T {
+    extern "C" fn nothing(_: c_int) {}
+    const NEVER: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    const SOON: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
+    let set = |next: libc::timeval| {
+        let timer = libc::itimerval { it_interval: next, it_value: next };
+        // SAFETY: the timer is that of this process, which has one thread.
+        unsafe { libc::syscall(libc::SYS_setitimer, libc::ITIMER_REAL, &raw const timer, std::ptr::null::<c_int>()) };
+    };
+    // SAFETY: all zeroes is a value of the structure; the handler does nothing. Without SA_RESTART calls end when it has run.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
+        libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
+    }
+    set(SOON);
+    let done = call();
+    set(NEVER);
+    done
 }
 
 /// A copy of a process's socket.

@@ -180,9 +180,10 @@ impl<'a> Gate<'a> {
         let process = question.pid as pid_t;
         let (call, arg) = (c_long::from(question.data.nr), question.data.args);
         if let Some(doorway) = self.doorway.as_ref().filter(|_| CONNECTIONS.contains(&call)) {
+            let still = || self.asks_still(question);
             return match call {
                 libc::SYS_listen => doorway.listen(process, arg[0] as c_int),
-                _ => doorway.connect(process, arg[0] as c_int, arg[1], arg[2] & u64::from(u32::MAX)),
+                _ => doorway.connect(process, arg[0] as c_int, arg[1], arg[2] & u64::from(u32::MAX), &still),
             };
         }
         let change = Change::of(&question.data).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
@@ -193,12 +194,7 @@ impl<'a> Gate<'a> {
                 open_named(process, folder, read_path(process, path, &mut buffer)?, flags)?
             }
         };
-        // The number may be another process's by now.
-        let asks = &raw const question.id;
-        // SAFETY: the number lives as long as the call.
-        if unsafe { libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, asks) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        self.asks_still(question)?;
         if !self.is_writable(&file, matches!(change.at, At::Descriptor(_)))? {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
@@ -206,6 +202,16 @@ impl<'a> Gate<'a> {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
         change.to.make(&file).map(|()| Made::Done)
+    }
+
+    /// An error: the process has ended meanwhile, so that its number may be another process's.
+    fn asks_still(&self, question: &libc::seccomp_notif) -> io::Result<()> {
+        let asks = &raw const question.id;
+        // SAFETY: the number lives as long as the call.
+        match unsafe { libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, asks) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Whether a file is where the processes may write. `is_own`: a process has it open, so that a pipe or a socket is its own.

@@ -41,7 +41,7 @@ pub use view::{Shown, View};
 
 pub use crate::limits::Limits;
 pub use bars::Bars;
-pub use network::{Network, Way, Ways};
+pub use network::{Network, Way, Ways, means_same};
 pub use paths::{Opened, check_private};
 
 #[cfg(target_os = "linux")]
@@ -56,6 +56,7 @@ use std::io;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -127,6 +128,10 @@ struct Reach {
     network: Network,
     /// The addresses of the grid, or of hosts that the owner has named, and when they were looked up.
     ways: Mutex<(Vec<Way>, Option<Instant>)>,
+    /// The addresses of the executors of the grid. `None`: there is no hub that knows them.
+    members: Mutex<Option<Vec<IpAddr>>>,
+    /// Whether a program has named a machine that is none of them, so that they should be asked for again.
+    is_old: AtomicBool,
 }
 
 impl Reach {
@@ -199,7 +204,8 @@ impl Cage {
 
     /// The same cage for users of the grid of this authority. A user of another grid may have the same name, and gets another account.
     pub fn of_grid(&self, authority: &[u8]) -> Cage {
-        Cage { grid: Some(authority.into()), ..self.clone() }
+        let network = Arc::new(Reach { network: self.network.network.clone(), ..Reach::default() });
+        Cage { grid: Some(authority.into()), network, ..self.clone() }
     }
 
     fn with(settings: Settings, accounts: SharedAccounts) -> Result<Cage, String> {
@@ -215,8 +221,12 @@ impl Cage {
             }
             (_, possible) => possible,
         };
-        let reach = Reach { network: settings.network.clone(), ways: Mutex::default() };
+        let reach = Reach { network: settings.network.clone(), ..Reach::default() };
         check_network(&reach.network)?;
+        if kind == Kind::None && reach.network != Network::All {
+            // Without the filter of system calls, a process uses the numbers of another architecture.
+            return Err(format!("--network {} needs a cage that is limits or more", reach.network));
+        }
         let paths = kind.parts_users().then(|| Arc::new(opened));
         lacks.extend((!finds_descendants(paths.is_some())).then(|| UNLISTED.to_owned()));
         Ok(Cage {
@@ -273,14 +283,39 @@ impl Cage {
         words
     }
 
-    /// Whether the owner lets users' processes connect to the grid only.
-    pub fn keeps_to_grid(&self) -> bool {
-        self.network.network == Network::Grid
+    /// Whether the owner limits where users' processes connect to. If so, a hub will say who is in the grid; until it has, nobody is.
+    pub fn awaits_grid(&self) -> bool {
+        let is_limited = self.network.network != Network::All;
+        if is_limited {
+            lock(&self.network.members).get_or_insert_default();
+        }
+        is_limited
     }
 
-    /// Learns the addresses of the grid.
-    pub fn learn_grid(&self, ways: Vec<Way>) {
-        lock(&self.network.ways).0 = ways;
+    /// Learns the addresses of the grid, and which of them are executors'.
+    pub fn learn_grid(&self, ways: Vec<Way>, members: Vec<IpAddr>) {
+        if self.network.network == Network::Grid {
+            lock(&self.network.ways).0 = ways;
+        }
+        self.network.is_old.store(false, Ordering::Release);
+        *lock(&self.network.members) = Some(members);
+    }
+
+    /// Whether the addresses of the grid should be learned again at once.
+    pub fn misses_members(&self) -> bool {
+        self.network.is_old.load(Ordering::Acquire)
+    }
+
+    /// Those of a program's machines to which its processes may connect here. A launcher names the machines, and could name any address.
+    /// `from`: where the launcher is.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn machines_of_grid(&self, machines: &[IpAddr], from: Option<IpAddr>) -> Vec<IpAddr> {
+        if self.network.network == Network::All {
+            return machines.to_vec();
+        }
+        let known = network::known(machines, lock(&self.network.members).as_deref(), from);
+        self.network.is_old.fetch_or(known.len() < machines.len(), Ordering::AcqRel);
+        known
     }
 
     /// Removes what the system keeps for the limits. Programs that go on have none any more.
@@ -403,7 +438,8 @@ impl Cage {
             None => (None, None),
         };
         let ways = Ways::new(&self.network.network, &self.network.ways(), machines).map(Arc::new);
-        let asks = ways.as_ref().is_some_and(|ways| ways.has_sockets);
+        // Without sockets of the network, there are those of unix, which lead to the services of the account.
+        let asks = ways.as_ref().is_some_and(|ways| ways.has_sockets || gate::is_possible());
         let gate = if asks { gate::program(self.gate.is_some(), true).map(Arc::from) } else { self.gate.clone() };
         let ways = ways.and_then(|ways| Some((seccomp::network_program(ways.has_sockets)?, ways)));
         let memory = memory

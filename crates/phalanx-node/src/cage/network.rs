@@ -90,6 +90,57 @@ impl Way {
     }
 }
 
+/// On how many machines an address means the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    /// Those of one network.
+    Link,
+    /// One only: each machine means itself.
+    Own,
+    /// It is no machine's.
+    None,
+}
+
+fn scope(ip: IpAddr) -> Scope {
+    let (is_none, is_own, is_link) = match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            (ip.octets()[0] == 0 || ip.is_multicast() || ip.is_broadcast(), ip.is_loopback(), ip.is_link_local())
+        }
+        IpAddr::V6(ip) => {
+            (ip.is_unspecified() || ip.is_multicast(), ip.is_loopback(), ip.segments()[0] & 0xffc0 == 0xfe80)
+        }
+    };
+    match (is_none, is_own, is_link) {
+        (true, ..) => Scope::None,
+        (_, true, _) => Scope::Own,
+        (.., true) => Scope::Link,
+        _ => Scope::All,
+    }
+}
+
+/// Whether an address that a hub tells means the same machine here. One of this machine itself does only if a hub is reached so: otherwise
+/// a member could open the owner's services by telling it.
+pub fn means_same(ip: IpAddr, hubs: &[IpAddr]) -> bool {
+    match scope(ip) {
+        Scope::All => true,
+        Scope::None => false,
+        narrow => hubs.iter().any(|hub| scope(*hub) == narrow),
+    }
+}
+
+/// Those of a program's machines that a launcher may name. `members`: the executors of the grid. `None`: they are not known, so that
+/// all but this machine's own and near addresses are allowed, and those of this machine if the launcher is here.
+#[cfg(any(target_os = "linux", test))]
+pub fn known(machines: &[IpAddr], members: Option<&[IpAddr]>, from: Option<IpAddr>) -> Vec<IpAddr> {
+    let is_here = from.is_some_and(|ip| scope(ip) == Scope::Own);
+    let is_known = |ip: IpAddr| match members {
+        Some(members) => members.iter().any(|member| member.to_canonical() == ip.to_canonical()),
+        None => scope(ip) == Scope::All || is_here && scope(ip) == Scope::Own,
+    };
+    machines.iter().copied().filter(|ip| is_known(*ip)).collect()
+}
+
 /// The ways of one program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ways {
@@ -174,6 +225,20 @@ mod tests {
         let grid = Ways::new(&Network::Grid, &[hub], &[]).unwrap();
         assert!(grid.has_sockets && !grid.listens);
         assert_eq!([7400, 22].map(|port| grid.lead_to(&to("192.0.2.1", port))), [true, false]);
+    }
+
+    #[test]
+    fn a_launcher_opens_no_address_but_those_of_the_grid() {
+        let ips = |words: &[&str]| words.iter().map(|ip| ip.parse().unwrap()).collect::<Vec<IpAddr>>();
+        let machines = ips(&["10.0.0.1", "::ffff:10.0.0.2", "127.0.0.1", "169.254.1.1", "fe80::1", "::", "224.0.0.1"]);
+        let (far, here) = (Some("10.0.0.9".parse().unwrap()), Some("127.0.0.1".parse().unwrap()));
+        assert_eq!(known(&machines, Some(&ips(&["10.0.0.2"])), here), machines[1..2]);
+        assert!(known(&machines, Some(&[]), far).is_empty());
+        assert_eq!(known(&machines, None, far), machines[..2]);
+        assert_eq!(known(&machines, None, None), machines[..2]);
+        assert_eq!(known(&machines, None, here), machines[..3]);
+        let kept = |hub: &str| machines.iter().filter(|ip| means_same(**ip, &ips(&[hub]))).count();
+        assert_eq!(["10.0.0.3", "::1", "169.254.0.1", "0.0.0.0"].map(kept), [2, 3, 4, 2]);
     }
 
     #[test]

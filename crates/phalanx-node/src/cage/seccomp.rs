@@ -125,6 +125,13 @@ const NEW_TIME: u32 = 0x80;
 /// Types into a terminal, such as the one that the owner has started the executor from.
 const TERMINAL: [u32; 2] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 
+/// Options of sockets, with their level, that send what is connected by way of other hosts first.
+const ROUTES: [(i32, i32); 3] = [
+    (libc::IPPROTO_IP, libc::IP_OPTIONS),
+    (libc::IPPROTO_IPV6, libc::IPV6_RTHDR),
+    (libc::IPPROTO_IPV6, libc::IPV6_2292PKTOPTIONS),
+];
+
 /// The architecture whose numbers of system calls the lists have; that of `linux/audit.h`.
 const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
     Some(0xc000_003e)
@@ -195,8 +202,8 @@ fn filter() -> Option<Vec<sock_filter>> {
     Some(program)
 }
 
-/// The program for processes whose connections the owner limits. They get sockets of unix, and of TCP if `has_sockets`: these send nowhere
-/// before they are connected, which the [gate](super::gate) does. `None`: there is no list for this architecture.
+/// The program for processes whose connections the owner limits. They get sockets of unix, and of TCP if `has_sockets`, both without datagrams:
+/// these send nowhere before they are connected, which the [gate](super::gate) does. `None`: there is no list for this architecture.
 pub fn network_program(has_sockets: bool) -> Option<Vec<sock_filter>> {
     let (allow, refused) = (returns(libc::SECCOMP_RET_ALLOW), refuse(libc::EACCES));
     let mut program = vec![load(ARCH), jump(BPF_JEQ, ARCHITECTURE?, 1, 0), allow, load(NUMBER)];
@@ -207,16 +214,25 @@ pub fn network_program(has_sockets: bool) -> Option<Vec<sock_filter>> {
         program.extend([skip, load(ARGUMENTS + 8 * flags), sends, refuse(libc::EOPNOTSUPP), load(NUMBER)]);
     }
     let is = |value: i32, yes, no| jump(BPF_JEQ, value as u32, yes, no);
-    let pair = [is(libc::AF_UNIX, 1, 0), refused, load(NUMBER)];
-    program.extend([jump(BPF_JEQ, libc::SYS_socketpair as u32, 0, 4), load(ARGUMENTS)]);
-    program.extend(pair);
-    let mut socket = vec![load(ARGUMENTS), is(libc::AF_UNIX, 0, 1), allow];
+    for (level, name) in ROUTES {
+        program.extend([jump(BPF_JEQ, libc::SYS_setsockopt as u32, 0, 6), load(ARGUMENTS + 8), is(level, 0, 3)]);
+        program.extend([load(ARGUMENTS + 16), is(name, 0, 1), refused, load(NUMBER)]);
+    }
+    let without_flags = sock_filter { code: (BPF_ALU | BPF_AND | BPF_K) as u16, jt: 0, jf: 0, k: 0xf };
+    let (stream, packets) = (is(libc::SOCK_STREAM, 2, 0), is(libc::SOCK_SEQPACKET, 1, 0));
+    // A datagram names whom it is for, even on a socket of a pair.
+    let unix = [load(ARGUMENTS + 8), without_flags, stream, packets, refused, allow];
+    program.extend([jump(BPF_JEQ, libc::SYS_socketpair as u32, 0, 9), load(ARGUMENTS)]);
+    program.extend([is(libc::AF_UNIX, 1, 0), refused]);
+    program.extend(unix);
+    let mut socket = vec![load(ARGUMENTS), is(libc::AF_UNIX, 0, 6)];
+    socket.extend(unix);
     if has_sockets {
         socket.extend([
             is(libc::AF_INET, 1, 0),
             is(libc::AF_INET6, 0, 6),
             load(ARGUMENTS + 8),
-            sock_filter { code: (BPF_ALU | BPF_AND | BPF_K) as u16, jt: 0, jf: 0, k: 0xf }, // without flags
+            without_flags,
             is(libc::SOCK_STREAM, 0, 3),
             load(ARGUMENTS + 16),
             is(0, 2, 0),

@@ -249,6 +249,55 @@ fn limits_refuse_system_calls_and_rights_but_no_files() {
     assert_eq!(words, ["readable", "CapPrm:", "0000000000000000", "NoNewPrivs:", "1"]);
 }
 
+#[test]
+fn without_a_network_there_are_unix_sockets_without_datagrams_and_no_routes() {
+    let none = |kind| Settings { kind, network: Network::None, ..Settings::default() };
+    if seccomp::program().is_none() {
+        assert!(Cage::new(none(None)).is_err());
+        return;
+    }
+    let why = Cage::new(none(Some(Kind::None))).unwrap_err();
+    assert_eq!(why, "--network none needs a cage that is limits or more");
+    let long = |number: i32| libc::c_long::from(number);
+    let socket = |family, kind| (libc::SYS_socket, [long(family), long(kind), 0, 0]);
+    // The kernel has nowhere to write the numbers of a pair to.
+    let pair = |family, kind| (libc::SYS_socketpair, [long(family), long(kind), 0, 0]);
+    let set = |level, name| (libc::SYS_setsockopt, [-1, long(level), long(name), 0]);
+    let refused = [
+        socket(libc::AF_UNIX, libc::SOCK_DGRAM),
+        socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC),
+        socket(libc::AF_UNIX, libc::SOCK_RAW),
+        socket(libc::AF_INET, libc::SOCK_STREAM),
+        pair(libc::AF_UNIX, libc::SOCK_DGRAM),
+        pair(libc::AF_INET, libc::SOCK_STREAM),
+        set(libc::IPPROTO_IP, libc::IP_OPTIONS),
+        set(libc::IPPROTO_IPV6, libc::IPV6_RTHDR),
+    ];
+    assert_eq!(refusals_in(none(None), &refused).unwrap(), [libc::EACCES; 8]);
+    let allowed = [
+        socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK),
+        socket(libc::AF_UNIX, libc::SOCK_SEQPACKET),
+        pair(libc::AF_UNIX, libc::SOCK_STREAM),
+        pair(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC),
+        set(libc::IPPROTO_TCP, libc::TCP_NODELAY),
+        set(libc::IPPROTO_IP, libc::IP_TOS),
+    ];
+    let outcomes = [0, 0, libc::EFAULT, libc::EFAULT, libc::EBADF, libc::EBADF];
+    assert_eq!(refusals_in(none(None), &allowed).unwrap(), outcomes);
+    let hosts = || Settings { network: Network::Hosts(vec![("192.0.2.7".to_owned(), None)]), ..Settings::default() };
+    if gate::is_possible() {
+        let sockets = [
+            socket(libc::AF_INET, libc::SOCK_STREAM),
+            socket(libc::AF_INET, libc::SOCK_DGRAM),
+            socket(libc::AF_UNIX, libc::SOCK_STREAM),
+            socket(libc::AF_UNIX, libc::SOCK_DGRAM),
+            socket(libc::AF_NETLINK, libc::SOCK_RAW),
+        ];
+        let outcomes = [0, libc::EACCES, 0, libc::EACCES, libc::EACCES];
+        assert_eq!(refusals_in(hosts(), &sockets).unwrap(), outcomes);
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_second_interface_of_the_architecture_is_refused() {

@@ -13,8 +13,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 use std::ptr::null;
 
-/// Folders without which nothing runs. They are never replaced as a whole.
-const NEEDED: &[&str] = &["/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr"];
+/// Folders that have what programs and users need. They are never replaced as a whole.
+const NEEDED: &[&str] = &["/", "/home", "/opt", "/root", "/srv", "/var"];
+/// Folders of which no part is replaced.
+const WHOLE: &[&str] = &["/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr"];
 /// The folder, in the program's folder, at which the new root is built.
 const ROOT: &str = ".view";
 /// Most entries of all folders that are listed for a view.
@@ -60,6 +62,10 @@ impl View {
             return Err(io::Error::other(format!("a program sees at most {MOST_SHOWN} folders of its own")));
         }
         shown.iter().try_for_each(check)?;
+        let is_in_another = |it: &Shown| shown.iter().any(|other| it.at != other.at && it.at.starts_with(&other.at));
+        if let Some(inner) = shown.iter().find(|it| is_in_another(it)) {
+            return Err(wrong(format!("{} is in another folder that is shown", inner.at.display())));
+        }
         let make = || {
             let made = |it: &Path| DirBuilder::new().recursive(true).mode(0o700).create(folder.join(it));
             shown.iter().map(|it| it.folder.as_path()).chain([Path::new(ROOT)]).try_for_each(made)
@@ -100,9 +106,13 @@ impl View {
         unsafe {
             if let Some(mapping) = &self.mapping {
                 done(libc::unshare(libc::CLONE_NEWUSER))?;
-                write(c"/proc/self/setgroups", c"deny")?;
-                write(c"/proc/self/uid_map", &mapping[0])?;
-                write(c"/proc/self/gid_map", &mapping[1])?;
+                // These files belong to root while others may not look into this process.
+                done(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0))?;
+                let mapped = write(c"/proc/self/setgroups", c"deny")
+                    .and_then(|()| write(c"/proc/self/uid_map", &mapping[0]))
+                    .and_then(|()| write(c"/proc/self/gid_map", &mapping[1]));
+                done(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0))?;
+                mapped?;
             }
             done(libc::unshare(libc::CLONE_NEWNS))?;
             let root = self.root.as_ptr();
@@ -208,11 +218,14 @@ impl Step {
 fn check(shown: &Shown) -> io::Result<()> {
     let plain = |path: &Path| path.components().all(|it| matches!(it, Component::Normal(_)));
     let at = shown.at.strip_prefix("/").unwrap_or(Path::new(".."));
-    if !plain(at) || !plain(&shown.folder) {
+    // A name with a dot could be that of the folder at which the new root is built, and lead to all of the machine.
+    let is_hidden = shown.folder.as_os_str().as_bytes().starts_with(b".");
+    if !plain(at) || !plain(&shown.folder) || is_hidden {
         let (at, folder) = (shown.at.display(), shown.folder.display());
         return Err(wrong(format!("{folder} cannot be shown at {at}: write a plain folder and path")));
     }
-    match NEEDED.iter().any(|it| Path::new(it) == shown.at) {
+    // The rules for files name a folder like /usr as a whole, and would not reach what is mounted in place of it.
+    match NEEDED.iter().any(|it| Path::new(it) == shown.at) || WHOLE.iter().any(|it| shown.at.starts_with(it)) {
         true => Err(wrong(format!("{} is needed, and cannot be replaced", shown.at.display()))),
         false => Ok(()),
     }

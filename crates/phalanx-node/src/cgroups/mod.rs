@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 use version::Version;
 
-/// Beginning of the name of an executor's group. Its process number follows.
+/// Beginning of the name of an executor's group. The number of its process follows, `-`, and a number.
 const PREFIX: &str = "phalanx-";
 /// The group in which an executor stands, where version 2 allows no process beside the groups of its programs.
 const OWN: &str = "phalanx-executor";
@@ -172,7 +172,6 @@ impl Part {
         // Others that start here at the same time wait, so that none removes a group that is not locked yet.
         let starting = File::open(place)?;
         flock(&starting, FlockOperation::LockExclusive)?;
-        clean(version, place);
         let controllers = version.enable(place, &hierarchy.controllers, place == hierarchy.own)?;
         if controllers.is_empty() {
             return Ok(None);
@@ -186,7 +185,9 @@ impl Part {
             Ok(Part { version, controllers, path: path.clone(), _lock: lock })
         });
         let made = made.and_then(|part| try_out(&part).map(|()| part));
-        made.map(Some).inspect_err(|_| remove(version, &path))
+        let made = made.inspect_err(|_| remove(version, &path))?;
+        clean(version, place); // only where executors make groups
+        Ok(Some(made))
     }
 }
 
@@ -194,6 +195,13 @@ impl Part {
 fn free_name(place: &Path) -> PathBuf {
     let name = |number: u32| place.join(format!("{PREFIX}{}-{number}", std::process::id()));
     (0..).map(name).find(|path| !path.exists()).expect("numbers do not end")
+}
+
+/// Whether an executor makes groups with names like this one. Services of systemd may begin with the same word.
+fn is_ours(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+    numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
 /// Lets a process enter a group of the hierarchy, because systems refuse that beside the making of groups.
@@ -271,7 +279,7 @@ impl Drop for Group {
 /// Removes the groups of executors that were killed.
 fn clean(version: Version, place: &Path) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX) && name != OWN);
+        let is_ours = entry.file_name().to_str().is_some_and(is_ours);
         let is_free =
             || File::open(entry.path()).is_ok_and(|it| flock(it, FlockOperation::NonBlockingLockExclusive).is_ok());
         if is_ours && is_free() {

@@ -153,3 +153,14 @@ fn what_a_killed_executor_left_is_removed_and_what_a_living_one_has_is_not() {
     let next = real(Bounds::default()).unwrap();
     assert!(!left.exists() && groups.parts.iter().chain(&next.parts).all(|part| part.path.exists()));
 }
+
+#[test]
+fn only_groups_that_an_executor_has_made_are_its_own() {
+    let name = free_name(Path::new("/no/such/folder"));
+    assert!(name.file_name().and_then(|it| it.to_str()).is_some_and(is_ours), "{name:?}");
+    for other in
+        [OWN, "phalanx-lab.service", "phalanx-7", "phalanx-7-", "phalanx--7", "phalanx-7-1.scope", "phalanx-7-1-1"]
+    {
+        assert!(!is_ours(other), "{other}");
+    }
+}

@@ -7,6 +7,8 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
+/// Bytes after which it is looked again whether there is room.
+const CHECKED: u64 = 16 << 20;
 /// Bytes read at once when a beginning is read again.
 const AT_ONCE: usize = 256 << 10;
 
@@ -86,6 +88,9 @@ impl<'a> Incoming<'a> {
         if piece.is_empty() || piece.len() as u64 > self.bytes - self.at {
             return Err(wrong("the content has not so many bytes"));
         }
+        if self.at / CHECKED != (self.at + piece.len() as u64) / CHECKED {
+            self.store.check_room(&self.user, piece.len() as u64)?; // others may have taken the room meanwhile
+        }
         file.write_all(piece)?;
         self.store.add(&self.user, piece.len() as u64);
         self.hasher.update(piece);
@@ -116,6 +121,9 @@ impl<'a> Incoming<'a> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the content has changed while it was sent"));
         }
         file.sync_all()?;
+        if self.path.exists() && !self.is_claimed {
+            return Ok(()); // the same bytes, by another link
+        }
         fs::rename(&self.part, &self.path)?;
         File::open(self.path.parent().expect("has a folder"))?.sync_all()
     }
@@ -144,7 +152,12 @@ impl Drop for Incoming<'_> {
     fn drop(&mut self) {
         match self.is_claimed {
             true => drop(lock(&self.store.claimed).remove(&self.path.with_extension(PART))),
-            false => drop(fs::remove_file(&self.part)),
+            false => {
+                // It is not counted twice, whether another link has brought the same or not.
+                if fs::remove_file(&self.part).is_ok() {
+                    self.store.remove_bytes(&self.user, self.at);
+                }
+            }
         }
     }
 }

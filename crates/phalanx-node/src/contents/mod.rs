@@ -80,7 +80,11 @@ impl Store {
         Incoming::begin(self, user, path, (digest, bytes))
     }
 
-    fn check_room(&self, user: &str, bytes: u64) -> io::Result<()> {
+    /// Whether there is room for so many bytes of a user more.
+    ///
+    /// # Errors
+    /// There is none. The text is for users.
+    pub fn check_room(&self, user: &str, bytes: u64) -> io::Result<()> {
         let full = |why: String| io::Error::new(io::ErrorKind::StorageFull, why);
         let gigabytes = |bytes: u64| bytes as f64 / 1e9;
         let (all, own) = {

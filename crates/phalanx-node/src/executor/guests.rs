@@ -325,6 +325,9 @@ impl Guests {
         let resident = AsResident { service: service.clone(), door: door.clone(), guests: None };
         let telling = Telling { port, facts, ..Telling::default() };
         let hubs = token.hubs.clone();
+        if service.options.cage.awaits_grid() {
+            super::learn_grid(&service, &hubs)?;
+        }
         let stay = Stay::begin(member, hubs, Some(self.hubs()), telling, Box::new(resident), home.log.clone())?;
         home.log
             .info(format!("lent to the grid {} as {}, with at most {places} of its places", token.grid, terms.name));

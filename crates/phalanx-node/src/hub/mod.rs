@@ -24,7 +24,6 @@ mod store;
 mod waiting;
 
 pub use founding::{Founded, Place};
-pub use jobs::Given;
 pub use server::HubServer;
 
 use crate::log::{Log, Severity};
@@ -34,6 +33,7 @@ use phalanx_core::cage::Kind;
 use phalanx_core::error::SpaceError;
 use phalanx_core::hub as engine;
 use phalanx_core::hub::{Asking, Change, Good, Refusal, Token, Who};
+use phalanx_core::jobs::JobRefusal;
 use phalanx_core::wire::hub::{FromHub, addresses_of};
 use phalanx_net::identity::{Authority, IdentityError, Member, Role, random_token, sha256};
 use phalanx_net::sync::lock;
@@ -82,6 +82,9 @@ pub enum HubError {
     /// The list of revoked certificates cannot be read or written, or the hub's thread does not start.
     #[error(transparent)]
     System(#[from] io::Error),
+    /// A request about jobs makes no sense, or a limit is reached.
+    #[error(transparent)]
+    Job(JobRefusal),
     /// The request is malformed, cannot be served now, or comes from another version.
     #[error("{0}")]
     Other(String),

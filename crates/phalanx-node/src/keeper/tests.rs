@@ -114,6 +114,25 @@ fn a_signal_reaches_the_group_of_its_process() {
 }
 
 #[test]
+fn a_process_that_goes_into_the_group_of_its_keeper_is_ended_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let hide =
+        "import os, time; os.setpgid(0, os.getpgid(os.getppid())); open('hidden', 'w').close(); time.sleep(1000)";
+    let mut command = Command::new("python3");
+    command.args(["-c", hide]).stdin(std::process::Stdio::null());
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let bars = bars(Some(Kind::None), folder.path());
+    bars.furnish(&mut command);
+    let (mut keeper, mut begun) = Keeper::start(&bars, &mut [command]).unwrap();
+    let process = begun.pop().unwrap().unwrap().0;
+    until("a process that hides", || folder.path().join("hidden").exists());
+    keeper.signal(process, libc::SIGKILL);
+    until("its end", || keeper.has_news());
+    let ended = keeper.end();
+    assert_eq!(ended.first().map(|it| (it.process, it.status.signal())), Some((process, Some(libc::SIGKILL))));
+}
+
+#[test]
 fn a_program_that_cannot_be_started_is_an_error_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let bars = bars(None, folder.path());

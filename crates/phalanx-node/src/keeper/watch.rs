@@ -150,6 +150,10 @@ impl Watch<'_> {
             if libc::poll(fds.as_mut_ptr(), count as libc::nfds_t, patience) < 0 {
                 return false; // interrupted, so that nothing is known
             }
+            // Orders go first: processes that ask without a pause do not delay their end.
+            if fds[0].revents != 0 {
+                return true;
+            }
             if fds[1].revents != 0 {
                 let mut unused = [0u8; size_of::<libc::signalfd_siginfo>()];
                 libc::read(self.ends, unused.as_mut_ptr().cast(), unused.len());
@@ -164,7 +168,7 @@ impl Watch<'_> {
             revents if revents & libc::POLLIN != 0 => self.gate.iter_mut().for_each(Gate::answer),
             _ => self.gate = None, // no process is left that could ask
         }
-        fds[0].revents != 0
+        false
     }
 
     fn order(&self) -> Option<(i32, i32)> {
@@ -183,8 +187,13 @@ impl Watch<'_> {
 
     fn signal(&self, process: i32, signal: i32) {
         if self.programs.contains(&process) {
+            // A process can move itself into the keeper's group, where its own group's number leads to nothing.
             // SAFETY: the process was not reaped, so that its number is its own.
-            unsafe { libc::kill(-process, signal) };
+            unsafe {
+                if libc::kill(-process, signal) != 0 || signal == libc::SIGKILL {
+                    libc::kill(process, signal);
+                }
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use rustix::process::Pid;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -15,6 +16,9 @@ const MOST_FILES: usize = 1_000_000;
 const DEEPEST: u32 = 64;
 /// Bytes of a block, whatever the file system (`st_blocks`).
 const BLOCK: u64 = 512;
+
+/// The size of a folder that cannot be looked at.
+pub const UNKNOWN: u64 = u64::MAX;
 
 /// What the processes of a program use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,13 +59,23 @@ fn memory_of(process: u32) -> [u64; 2] {
     [(kilobytes("RssAnon") + kilobytes("VmSwap")) << 10, kilobytes("RssShmem") << 10]
 }
 
-/// Bytes on the disk, or in memory, of all files in a folder. It follows no link.
+/// Bytes on the disk, or in memory, of all files in a folder. It follows no link. What cannot be looked at counts as [`UNKNOWN`], because
+/// a program could hide files there.
 pub fn of_folder(folder: &Path) -> u64 {
-    let (mut sum, mut count, mut left) = (0, 0, vec![folder.to_owned()]);
+    let (mut sum, mut count, mut left) = (0u64, 0, vec![folder.to_owned()]);
     while let Some(folder) = left.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let Ok(about) = entry.metadata() else { continue };
-            sum += about.blocks() * BLOCK / about.nlink().max(1);
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if is_hidden(&error) => return UNKNOWN,
+            Err(_) => continue,
+        };
+        for entry in entries {
+            let (entry, about) = match entry.and_then(|entry| entry.metadata().map(|about| (entry, about))) {
+                Ok(both) => both,
+                Err(error) if is_hidden(&error) => return UNKNOWN,
+                Err(_) => continue,
+            };
+            sum = sum.saturating_add(about.blocks().saturating_mul(BLOCK) / about.nlink().max(1));
             count += 1;
             if about.is_dir() {
                 left.push(entry.path());
@@ -72,6 +86,12 @@ pub fn of_folder(folder: &Path) -> u64 {
         }
     }
     sum
+}
+
+/// Whether an error hides files, and is not one of a file that is gone meanwhile, or of this process, which has no descriptor left.
+fn is_hidden(error: &io::Error) -> bool {
+    let harmless = [libc::ENOENT, libc::ENOTDIR, libc::ESTALE, libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+    !error.raw_os_error().is_some_and(|code| harmless.contains(&code))
 }
 
 /// Removes the files in a folder, and leaves the folders. It follows no link. Files of the executor's own stay, whose names begin with a dot.
@@ -91,5 +111,27 @@ fn empty_opened(folder: &Dir, depth: u32) {
             false if !name.as_encoded_bytes().starts_with(b".") => drop(folder.remove_file_or_symlink(&name)),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_counts_what_is_in_it_and_as_unknown_what_is_hidden() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), vec![1; 100_000]).unwrap();
+        assert!((100_000..1 << 20).contains(&of_folder(folder.path())));
+        assert_eq!(of_folder(&folder.path().join("gone")), 0);
+        // Deeper than a path can be long, as a program makes folders that it enters one after the other.
+        let mut inner = Dir::open_ambient_dir(folder.path(), ambient_authority()).unwrap();
+        let name = "x".repeat(250);
+        for _ in 0..20 {
+            inner.create_dir(&name).unwrap();
+            inner = inner.open_dir(&name).unwrap();
+        }
+        assert_eq!(of_folder(folder.path()), UNKNOWN);
+        let _ = std::process::Command::new("rm").arg("-rf").arg(folder.path()).status();
     }
 }

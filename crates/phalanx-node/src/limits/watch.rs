@@ -19,6 +19,10 @@ const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_FOLDERS: Duration = Duration::from_secs(1);
 const RATIO: u32 = 20;
 
+/// Why a program is ended whose use of the disk is not known.
+const UNCOUNTED: &str = "ended, because its machine gives a part of its disk only, and cannot count what is in the program's \
+    folder: a folder in it is closed, or too deep in others";
+
 /// Starts the thread, which ends with the limiter.
 pub fn begin(limiter: &Arc<Limiter>) -> io::Result<()> {
     let limiter = Arc::downgrade(limiter);
@@ -98,18 +102,27 @@ impl Limiter {
         let Some(all) = self.limits.disk else { return };
         let mut with: HashMap<&[PathBuf], Vec<&Program>> = HashMap::new();
         programs.iter().for_each(|program| with.entry(&program.folders).or_default().push(program));
-        let size = |folders: &[PathBuf]| folders.iter().map(|folder| usage::of_folder(folder)).sum::<u64>();
+        let size = |folders: &[PathBuf]| total(folders.iter().map(|folder| usage::of_folder(folder)));
         let used: Vec<(u64, Vec<&Program>)> =
             with.into_iter().map(|(folders, programs)| (size(folders), programs)).collect();
-        if used.iter().map(|(size, _)| size).sum::<u64>() > all {
+        if total(used.iter().map(|(size, _)| *size)) > all {
             if let Some((size, programs)) = used.into_iter().max_by_key(|(size, _)| *size) {
-                programs.iter().for_each(|program| program.end(most_of("disk", all, size)));
+                let why = match size {
+                    usage::UNKNOWN => UNCOUNTED.to_owned(),
+                    size => most_of("disk", all, size),
+                };
+                programs.iter().for_each(|program| program.end(why.clone()));
                 // Interpreters that come next to the same folder would be ended at once.
                 programs.iter().for_each(|program| program.wait());
                 programs[0].folders.iter().for_each(|folder| usage::empty(folder));
             }
         }
     }
+}
+
+/// The sum of sizes, of which one may be [`usage::UNKNOWN`].
+fn total(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(0, u64::saturating_add)
 }
 
 fn most_of(what: &str, all: u64, had: u64) -> String {

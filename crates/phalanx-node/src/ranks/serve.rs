@@ -51,6 +51,8 @@ pub struct Terms<'a> {
     pub user: &'a str,
     /// The user's name in what all grids share: the places, and the folders of programs.
     pub known: &'a str,
+    /// Where the launcher is. `None`: it did not come over the network.
+    pub from: Option<IpAddr>,
     /// The user's certificate, in DER.
     pub certificate: &'a [u8],
     /// This machine.
@@ -330,6 +332,7 @@ impl Serving<'_> {
         let folder = self.folder()?.path().to_owned();
         let memory = self.folder()?.memory().map(Path::to_owned);
         let machines: Vec<IpAddr> = self.offered.iter().map(|(ip, _)| *ip).collect();
+        let machines = self.terms.cage.machines_of_grid(&machines, self.terms.from);
         let bars = self.terms.cage.around(Some(&folder), account.as_ref(), memory.as_deref(), &machines)?;
         let part = self.part.clone().ok_or_else(|| io::Error::other("nothing was begun"))?;
         let (events, mut places, mut living) = (self.link.clone(), self.places.take(), part.count());

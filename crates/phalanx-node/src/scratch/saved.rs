@@ -15,6 +15,8 @@ use std::path::PathBuf;
 
 /// Most files of one step of a rank.
 pub const MOST_FILES: usize = 1024;
+/// Most entries of a rank that are looked at, with those of other names, and most files and folders of one step.
+const MOST_LOOKED_AT: usize = 4096;
 /// Most folders within each other in an entry.
 pub const DEEPEST: usize = 8;
 /// Endings of names of files that a program still writes.
@@ -61,7 +63,12 @@ impl Folder {
     pub fn saved_entries(&self, rank: u32) -> io::Result<BTreeMap<u64, Vec<String>>> {
         self.acting(|| {
             let mut entries: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-            for entry in self.opened.open_dir(name_of(rank))?.entries()? {
+            for (count, entry) in self.opened.open_dir(name_of(rank))?.entries()?.enumerate() {
+                if count == MOST_LOOKED_AT {
+                    return Err(io::Error::other(format!(
+                        "rank {rank} has too many entries: at most {MOST_LOOKED_AT}"
+                    )));
+                }
                 let Ok(name) = entry?.file_name().into_string() else { continue };
                 step_of(&name).into_iter().for_each(|step| entries.entry(step).or_default().push(name.clone()));
             }
@@ -73,8 +80,8 @@ impl Folder {
     /// The files of an entry.
     pub fn saved_files(&self, rank: u32, entry: &str) -> io::Result<Vec<Saved>> {
         self.acting(|| {
-            let mut files = Vec::new();
-            list(&self.opened.open_dir(name_of(rank))?, entry, entry, 0, &mut files)?;
+            let (mut files, mut left) = (Vec::new(), MOST_LOOKED_AT);
+            list(&self.opened.open_dir(name_of(rank))?, entry, entry, 0, &mut files, &mut left)?;
             Ok(files)
         })
     }
@@ -102,8 +109,9 @@ fn name_of(rank: u32) -> String {
     format!("{SURVIVE_FOLDER}/rank-{rank}")
 }
 
-/// Adds the files of an entry of `above`, whose name in the rank's folder is `path`.
-fn list(above: &Dir, name: &str, path: &str, depth: usize, files: &mut Vec<Saved>) -> io::Result<()> {
+/// Adds the files of an entry of `above`, whose name in the rank's folder is `path`. `left`: how many more files and folders are looked at.
+fn list(above: &Dir, name: &str, path: &str, depth: usize, files: &mut Vec<Saved>, left: &mut usize) -> io::Result<()> {
+    *left = left.checked_sub(1).ok_or_else(|| io::Error::other(format!("too many entries in {path}")))?;
     let found = above.symlink_metadata(name)?;
     if found.is_file() {
         files.push(Saved { name: path.to_owned(), length: found.len() });
@@ -112,7 +120,7 @@ fn list(above: &Dir, name: &str, path: &str, depth: usize, files: &mut Vec<Saved
         for entry in folder.entries()? {
             let name = entry?.file_name().into_string();
             let name = name.map_err(|_| io::Error::other(format!("a name in {path} is no UTF-8")))?;
-            list(&folder, &name, &format!("{path}/{name}"), depth + 1, files)?;
+            list(&folder, &name, &format!("{path}/{name}"), depth + 1, files, left)?;
         }
     } else {
         return Err(io::Error::other(format!("{path} is no regular file, or too deep in folders")));
@@ -165,6 +173,23 @@ mod tests {
         assert_eq!(folder.saved_entries(1).expect("it is there").len(), 1);
         folder.begin_saving(0..2).expect("it is there");
         assert_eq!(fs::read_dir(&place).expect("it is there").count(), 0);
+    }
+
+    #[test]
+    fn a_rank_with_too_many_entries_is_an_error() {
+        let folder = Folder::new().expect("there is room");
+        folder.begin_saving(0..1).expect("it can be made");
+        let place = folder.of_rank(0);
+        let make = |inner: &std::path::Path| {
+            (0..MOST_LOOKED_AT)
+                .for_each(|number| fs::create_dir(inner.join(format!("x{number}"))).expect("there is room"));
+        };
+        fs::create_dir(place.join("step-1")).expect("there is room");
+        make(&place.join("step-1"));
+        assert!(folder.saved_files(0, "step-1").is_err_and(|why| why.to_string().contains("too many entries")));
+        assert_eq!(folder.saved_entries(0).expect("one is there").len(), 1);
+        make(&place);
+        assert!(folder.saved_entries(0).is_err_and(|why| why.to_string().contains("too many entries")));
     }
 
     #[test]

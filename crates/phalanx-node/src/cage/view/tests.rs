@@ -35,12 +35,12 @@ fn a_program_sees_its_own_folders_at_the_paths_that_it_was_written_for() {
     fs::create_dir_all(folder.path().join("root/in")).expect("a folder");
     fs::write(folder.path().join("root/in/words"), "from outside").expect("a file");
     let script = "cat '/phalanx data/in/words' && echo && ls /tmp && echo results > /tmp/results && pwd && \
-                  echo more > /var/spool/phalanx-test/more && test -e /var/lib && test -e /etc/passwd && ls '/phalanx data'";
+                  echo more > /var/spool/phalanx-test/more && test -e /var/lib && test -e /etc/passwd && test -d '/phalanx data'";
     let (said, status) = shell(folder.path(), &all, script);
     assert_eq!(status, Some(0), "{said}");
     let own = folder.path().to_str().expect("text");
     let first = own.strip_prefix("/tmp/").and_then(|it| it.split('/').next());
-    let expected: Vec<&str> = ["from outside"].into_iter().chain(first).chain([own, "in"]).collect();
+    let expected: Vec<&str> = ["from outside"].into_iter().chain(first).chain([own]).collect();
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("a file");
     assert_eq!((read("root/tmp/results"), read("spool/more")), ("results\n".into(), "more\n".into()));
@@ -73,9 +73,14 @@ fn what_nobody_can_be_shown_is_refused() {
         ("/a", "/b"),
         ("/a", "b/../../c"),
         ("/proc", "a"),
+        ("/usr/local/data", "a"),
+        ("/var", "a"),
+        ("/a", ".view/home"),
     ] {
         assert!(View::new(folder.path(), &[shown(at, inside)], None).is_err(), "{at} {inside}");
     }
+    let nested = [shown("/a", "a"), shown("/a/b/c", "c")];
+    assert!(View::new(folder.path(), &nested, None).is_err(), "a folder of the user's in which another one is made");
     let many: Vec<Shown> = (0..=MOST_SHOWN).map(|it| shown(&format!("/a/{it}"), &format!("a{it}"))).collect();
     assert!(View::new(folder.path(), &many, None).is_err_and(|error| error.to_string().contains("at most")));
 }

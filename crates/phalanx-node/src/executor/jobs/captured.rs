@@ -38,10 +38,12 @@ impl Captured {
     pub fn read(&self, from: u64, most: usize) -> Vec<u8> {
         let all = lock(&self.0);
         let count = all.count.saturating_sub(from).min(most as u64) as usize;
-        let mut bytes = vec![0; count];
+        let mut bytes = Vec::new();
         match &all.file {
-            None => bytes.copy_from_slice(all.here.get(from as usize..from as usize + count).unwrap_or_default()),
+            // Nothing is here any more once it was taken.
+            None => bytes.extend_from_slice(all.here.get(from as usize..from as usize + count).unwrap_or_default()),
             Some(file) => {
+                bytes.resize(count, 0);
                 if file.read_exact_at(&mut bytes, from).is_err() {
                     bytes.clear();
                 }
@@ -86,6 +88,7 @@ mod tests {
         assert_eq!(captured.read(0, 4), b"fewx");
         assert_eq!(captured.read(MOST_HERE as u64 + 3, 9), b"end");
         let (here, file, dropped) = captured.take();
+        assert_eq!(captured.read(0, 9), b"", "was taken");
         assert_eq!((here, file.expect("are many").metadata().expect("is open").len(), dropped), (vec![], 518, 0));
     }
 }

@@ -1,21 +1,11 @@
 //! Jobs for users who speak to a service in the hub's own process, and not over links. The service has checked who they are.
 
 use super::super::{Hub, HubError};
-use crate::contents::{content_of, digest_of};
+use crate::contents::digest_of;
 use phalanx_core::hub::{Asking, Who};
-use phalanx_core::jobs::JobRefusal;
-use phalanx_core::wire::jobs::{Content, File as Input, FromHubJobs, MOST_HERE, Spec, ToHubJobs};
+use phalanx_core::wire::jobs::{Content, FromHubJobs, MOST_HERE, ToHubJobs};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::PathBuf;
-
-/// An input that a service brings.
-pub enum Given {
-    /// Its bytes.
-    Bytes(Vec<u8>),
-    /// A file of this machine.
-    File(PathBuf),
-}
 
 impl Hub {
     /// The user of a bearer token.
@@ -41,25 +31,10 @@ impl Hub {
         if !self.leads() {
             return Err(HubError::Elsewhere);
         }
+        self.engine().check_user(user)?; // it may have been expelled since its token was checked
         let answer = self.answer_user(user, request);
         self.confirm()?;
         answer
-    }
-
-    /// Submits a job of a user with these inputs, each with its name in the folder of the process. Returns its number.
-    ///
-    /// # Errors
-    /// A file cannot be read or kept, the job is refused, or another hub leads.
-    pub fn submit_for(&self, user: &str, mut spec: Spec, inputs: Vec<(String, Given)>) -> Result<u64, HubError> {
-        for (name, given) in inputs {
-            let content = self.keep_input(user, given);
-            let content = content.map_err(|error| HubError::Other(format!("{name}: {error}")))?;
-            spec.inputs.push(Input { name, content, executable: false });
-        }
-        match self.ask_for(user, ToHubJobs::Submit { spec: Box::new(spec) })? {
-            FromHubJobs::Submitted { job } => Ok(job),
-            _ => Err(JobRefusal::Wrong("the job was not submitted".to_owned()).into()),
-        }
     }
 
     /// Reads a content of a user: so many bytes at most, from this one on.
@@ -83,16 +58,40 @@ impl Hub {
         Ok(bytes)
     }
 
-    /// Keeps an input as a content of a user.
-    fn keep_input(&self, user: &str, given: Given) -> io::Result<Content> {
-        match given {
-            Given::Bytes(bytes) if bytes.len() <= MOST_HERE => Ok(Content::Here(bytes)),
-            Given::Bytes(bytes) => {
-                let (digest, count) = digest_of(&mut bytes.as_slice())?;
-                self.keep(user, Content::Kept { digest, bytes: count }, || Ok(bytes.as_slice()))
-            }
-            Given::File(path) => self.keep(user, content_of(&path)?, || File::open(&path)),
+    /// Keeps bytes as a content of a user.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn keep_bytes(&self, user: &str, bytes: &[u8]) -> io::Result<Content> {
+        if bytes.len() <= MOST_HERE {
+            return Ok(Content::Here(bytes.to_vec()));
         }
+        let (digest, count) = digest_of(&mut { bytes })?;
+        self.keep(user, Content::Kept { digest, bytes: count }, || Ok(bytes))
+    }
+
+    /// Keeps an opened file as a content of a user.
+    ///
+    /// # Errors
+    /// It is no file, cannot be read, or there is no room.
+    pub fn keep_file(&self, user: &str, file: &File) -> io::Result<Content> {
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+        }
+        if about.len() <= MOST_HERE as u64 {
+            let mut bytes = Vec::new();
+            file.take(MOST_HERE as u64 + 1).read_to_end(&mut bytes)?;
+            return self.keep_bytes(user, &bytes);
+        }
+        self.contents.check_room(user, about.len())?; // before all of it is read
+        let from_start = || {
+            let mut file = file;
+            file.rewind()?;
+            Ok(file)
+        };
+        let (digest, bytes) = digest_of(&mut from_start()?)?;
+        self.keep(user, Content::Kept { digest, bytes }, from_start)
     }
 
     fn keep<R: Read>(&self, user: &str, content: Content, open: impl Fn() -> io::Result<R>) -> io::Result<Content> {

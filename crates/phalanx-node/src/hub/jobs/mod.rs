@@ -10,7 +10,6 @@ mod for_users;
 mod logs;
 
 pub(super) use contents::contents_of;
-pub use for_users::Given;
 
 use super::serving::Linked;
 use super::store::{Kept, Store};
@@ -368,7 +367,7 @@ fn newest(changes: Vec<JobChange>) -> Vec<Change> {
 
 impl From<JobRefusal> for HubError {
     fn from(refusal: JobRefusal) -> HubError {
-        HubError::Other(refusal.to_string())
+        HubError::Job(refusal)
     }
 }
 
