@@ -145,6 +145,12 @@ def test_only_served_folders_are_touched(tmp_path: Path) -> None:
     (served / "inner").mkdir()
     with pytest.raises(DocumentError, match="is a folder"):
         folders.write({**output, "url": f"file://{served}/inner/"}, "/tmp/b", [b"1"])
+    # A whole folder goes into one that is there.
+    whole = {"path": "/out", "type": "DIRECTORY", "url": f"file://{served}/inner"}
+    folders.check({"inputs": [], "outputs": [whole]})
+    assert folders.write(whole, "/out/made", [b"3"]) == f"file://{served}/inner/made"
+    assert (served / "inner" / "made").read_text() == "3"
+    (served / "inner" / "made").unlink()
     (served / "inner").rmdir()
     assert sorted(it.name for it in other.iterdir()) == ["file"]
     assert sorted(it.name for it in served.iterdir()) == ["away", "file", "link", "made"]

@@ -166,6 +166,8 @@ class Folders:
         """
         url = url_of(output, name)
         folder, path = self._path(url, "outputs", writes=True)
+        if path.is_dir():
+            raise DocumentError(f"outputs: {path} is a folder, and {name} a file")
         written = f".phalanx-{secrets.token_hex(8)}"
         with _beneath(folder, path.parent, makes=True) as parent:
             try:
@@ -206,8 +208,6 @@ class Folders:
             raise DocumentError(
                 f"{where}: {path} is in a folder that is served for reading only (--tes-folder FOLDER:rw)"
             )
-        if writes and path.is_dir():
-            raise DocumentError(f"{where}: {path} is a folder: an output needs the name of a file")
         return inside[0], path
 
 
