@@ -160,7 +160,7 @@ struct Common {
     owner: Owner,
     /// What users' processes use of the machine.
     meter: Arc<Meter>,
-    /// What is told of it to hubs.
+    /// The sums of it that hubs are told.
     work: Work,
     #[cfg(target_os = "linux")]
     folders: Folders,
@@ -636,8 +636,8 @@ impl Service {
         known_as(user, self.guest_of.as_deref())
     }
 
-    /// What a user that is known by this name to all grids is called by the grid of this service. `None`: it is no user of that grid. The
-    /// executor's own grid calls the users of others as all do.
+    /// The name by which the grid of this service knows a user, from the name that all grids share. `None`: it is no user of that grid. The
+    /// executor's own grid knows the users of others by the shared name.
     fn name_of(&self, known: &str) -> Option<String> {
         match &self.guest_of {
             None => Some(known.to_owned()),
@@ -645,7 +645,7 @@ impl Service {
         }
     }
 
-    /// What was worked here since the start. What is offered, is offered by the executor's own grid.
+    /// The work here since the start. Places are offered by the executor's own grid only.
     fn worked(&self) -> Worked {
         let worked = self.common.work.worked(|known| self.name_of(known));
         if self.guest_of.is_some() { Worked { offered: 0, ..worked } } else { worked }

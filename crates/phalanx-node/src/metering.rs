@@ -76,7 +76,7 @@ pub struct Use {
     pub resident: u64,
 }
 
-/// What a user has used by one kind of work since the start of the executor.
+/// The resources that a user has used by one kind of work since the start of the executor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Total {
     /// The user.
@@ -144,7 +144,7 @@ impl Meter {
         lock(&self.0).used()
     }
 
-    /// What each user has used by each kind of work.
+    /// The resources that each user has used, by kinds of work.
     pub fn totals(&self) -> Vec<Total> {
         lock(&self.0).totals()
     }

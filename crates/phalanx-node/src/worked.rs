@@ -1,4 +1,4 @@
-//! What an executor has worked since its start, for the history of its grid: the time of places that users could have, and what each user has
+//! The work of an executor since its start, for the history of its grid: the time of places that users could have, and what each user has
 //! used, by kinds of work.
 
 use crate::energy::Energy;
@@ -45,12 +45,12 @@ impl Work {
         state.looked = Some((now, is_open));
     }
 
-    /// No hub knows the executor now: nobody is offered anything.
+    /// No hub knows the executor now, so that users are offered no places.
     pub fn rest(&self) {
         lock(&self.state).looked = None;
     }
 
-    /// What was worked since the start. `name`: what a grid calls a user, if it is one of that grid.
+    /// The work since the start. `name`: the name by which a grid knows a user, if it is one of that grid.
     pub fn worked(&self, name: impl Fn(&str) -> Option<String>) -> Worked {
         let totals = self.meter.totals();
         let mut state = lock(&self.state);

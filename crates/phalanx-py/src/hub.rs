@@ -333,7 +333,7 @@ type UsedRow = (String, &'static str, u64, u64, u64, u64);
 /// offered, and what each user has used.
 type WorkedRow = (u32, String, u64, Vec<UsedRow>);
 
-/// What executors have worked since this day, in days since 1970.
+/// The work of executors since this day, in days since 1970.
 #[pyfunction]
 pub fn hub_history(py: Python<'_>, dialler: Dialler, hubs: Vec<String>, since: u32) -> PyResult<Vec<WorkedRow>> {
     let rows = at_hub(py, dialler, &hubs, |hub| hub.history(since))?;

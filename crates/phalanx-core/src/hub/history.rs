@@ -1,4 +1,4 @@
-//! History: what each executor has worked for whom, day by day.
+//! History: the sums of each executor's work for each user, day by day.
 //!
 //! An executor tells sums since its start, again and again. The hub adds what they have grown by to the day on which it hears them. So a
 //! message that is lost or repeated changes nothing, and what an executor has done while no hub was there counts on the day of its return.
@@ -11,19 +11,19 @@ use std::ops::Bound;
 
 /// Most days of all executors that are kept. Of older ones the sums are kept, as those of the day 0.
 const MOST_DAYS: usize = 100_000;
-/// An executor tells what it has worked at most once in so many seconds. What it tells in between is in the next one too.
+/// The hub takes the sums of an executor at most once in so many seconds. The next message has the growth of those in between too.
 const PAUSE: u64 = 10;
 /// The user of entries beyond the most: no user has this name.
 const OTHERS: &str = "(others)";
 /// Seconds of a day.
 const DAY: u64 = 24 * 3600;
 
-/// What an executor has worked on one day.
+/// The work of an executor on one day.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Day {
     /// The sums of this day.
     sums: Worked,
-    /// What the executor has told last.
+    /// The sums that the executor has told last.
     told: Worked,
 }
 
@@ -113,7 +113,7 @@ impl Hub {
 }
 
 impl Worked {
-    /// What these sums have grown by since earlier ones of the same start.
+    /// The growth of these sums since earlier ones of the same start.
     fn since(&self, before: &Worked) -> Worked {
         let grown = |used: &UsedBy| {
             let had = before.of(used).map(|it| it.sums).unwrap_or_default();

@@ -45,7 +45,7 @@ const CLOCKS: u64 = 24 * 3600;
 const HUB: &str = "hub";
 /// The fact by which the hub marks its own executor. The engine removes this fact when any other member tells it.
 pub const AT_HUB: &str = "at hub";
-/// The fact of an executor that tells why it works for nobody now.
+/// The fact of an executor that tells why it serves no users now.
 pub const CLOSED: &str = "closed";
 /// The fact of a hub that tells whether it leads.
 pub const LEADS: &str = "leads";
@@ -115,11 +115,11 @@ pub enum Refusal {
     Cage {
         /// The executor.
         name: String,
-        /// What it has.
+        /// The cage of the executor.
         has: Kind,
-        /// What the grid wants.
+        /// The least cage that the grid accepts.
         least: Kind,
-        /// What its cage lacks, in its words, after a colon.
+        /// The gaps of the executor's cage, in its own words, after a colon.
         gaps: String,
     },
     /// These are no terms of a loan.
@@ -178,7 +178,7 @@ pub struct Hub {
     away: BTreeMap<String, u64>,
     /// How much the cages of executors must keep apart at least.
     least_cage: Kind,
-    /// What executors have worked.
+    /// The work of executors, by days.
     history: History,
 }
 

@@ -153,6 +153,6 @@ pub enum Change {
     Job(JobChange),
     /// How much the cages of executors must keep apart at least.
     LeastCage(Kind),
-    /// What an executor has worked on a day. `None`: the day is not kept by itself any more.
+    /// The work of an executor on a day. `None`: the day is not kept by itself any more.
     Day(u32, String, Option<Box<Day>>),
 }

@@ -319,7 +319,7 @@ pub struct Row {
     pub facts: Facts,
 }
 
-/// What was used, added up.
+/// Sums of used resources.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums {
     /// Time of places, in milliseconds: two places for a second are two seconds.
@@ -332,7 +332,7 @@ pub struct Sums {
     pub started: u64,
 }
 
-/// What a user has used of an executor, by one kind of work.
+/// The resources of an executor that a user has used, by one kind of work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsedBy {
     /// The user.
@@ -343,18 +343,18 @@ pub struct UsedBy {
     pub sums: Sums,
 }
 
-/// What an executor has worked.
+/// The work of an executor since its start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worked {
     /// A random number of the executor's start.
     pub run: u64,
     /// Time of places that users could have, in milliseconds.
     pub offered: u64,
-    /// What users have used.
+    /// The resources that users have used.
     pub uses: Vec<UsedBy>,
 }
 
-/// What an executor has worked on one day.
+/// The work of an executor on one day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DayRow {
     /// The day, in days since 1970 (UTC); 0: all days that are not kept one by one any more.
@@ -427,7 +427,7 @@ pub struct Status {
     pub lost: u64,
     /// How the last one ended. Empty: none was lost.
     pub last_loss: String,
-    /// Why it works for nobody now. Empty: it is open.
+    /// The reason for which it serves no users now. Empty: it is open.
     pub closed: String,
 }
 

@@ -390,7 +390,7 @@ impl AtHub {
         }
     }
 
-    /// What executors have worked since this day, in days since 1970.
+    /// The work of executors since this day, in days since 1970.
     ///
     /// # Errors
     /// As [`AtHub::ask`].

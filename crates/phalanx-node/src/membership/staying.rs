@@ -81,7 +81,7 @@ pub trait Resident: Send + Sync {
     fn finds(&self, program: &str) -> bool;
     /// What the executor runs now. This is called once a second.
     fn status(&self) -> Status;
-    /// What the executor has worked since its start.
+    /// The work of the executor since its start.
     fn worked(&self) -> Worked;
     /// The hub says on which terms the executor is a guest of another grid; `None`: it is none. Returns at once.
     fn be_guest(&self, terms: Option<Terms>);
@@ -258,7 +258,7 @@ struct Told {
     when: Option<Instant>,
     status: Option<Status>,
     guest: Option<GuestState>,
-    /// What the executor has worked, and when it was told.
+    /// The work of the executor, and when it was told.
     worked: Option<(Instant, Worked)>,
 }
 
