@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const MOST_SUMS: usize = 1000;
 /// Most processes that are looked at, of those that one process has started. A program may start as many as its account can.
 const MOST_PROCESSES: usize = 1000;
+/// Longest look at the processes of one program. A process with many threads has a list of children for each of them.
+const LONGEST_LOOK: Duration = Duration::from_millis(20);
 
 /// Counts what users' processes use.
 #[derive(Debug, Default)]
@@ -217,8 +219,9 @@ impl Live {
     /// Looks at the processes that live. What was seen of others stays.
     fn look(&mut self) {
         self.resident = 0;
+        let until = Instant::now() + LONGEST_LOOK;
         for process in &mut self.processes {
-            let Some((ticks, resident)) = tree(process) else { continue };
+            let Some((ticks, resident)) = tree(process, until) else { continue };
             process.ticks = process.ticks.max(ticks);
             self.resident += resident;
         }
@@ -229,8 +232,9 @@ impl Live {
     }
 }
 
-/// The processor time, in ticks, and the memory, in bytes, of a process and of all that it has started. `None`: it has ended.
-fn tree(of: &Process) -> Option<(u64, u64)> {
+/// The processor time, in ticks, and the memory, in bytes, of a process and of all that it has started, as far as they are found until
+/// then. `None`: it has ended.
+fn tree(of: &Process, until: Instant) -> Option<(u64, u64)> {
     of_process(of.number).filter(|seen| seen.start == of.start)?;
     let (mut ticks, mut resident, mut found) = (0, 0, vec![of.number]);
     let mut next = 0;
@@ -238,7 +242,8 @@ fn tree(of: &Process) -> Option<(u64, u64)> {
         next += 1;
         let Some(seen) = of_process(process) else { continue };
         (ticks, resident) = (ticks + seen.ticks, resident + seen.resident);
-        let children = ending::threads(process).flat_map(|thread| ending::children(process, thread));
+        let in_time = ending::threads(process).take_while(|_| Instant::now() < until);
+        let children = in_time.flat_map(|thread| ending::children(process, thread));
         found.extend(children.take(MOST_PROCESSES.saturating_sub(found.len())));
     }
     Some((ticks, resident))

@@ -11,7 +11,11 @@ use phalanx_core::voluntary::{Reason, Rules, Seen, Voluntary};
 use phalanx_core::wire::FromExecutor;
 use phalanx_net::sync::lock;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
+
+/// How long the looks at what interpreters have used may keep the owner waiting, all together.
+const LOOKS: Duration = Duration::from_millis(100);
 
 /// What the owner wants, and when it began.
 pub(super) struct Owner {
@@ -82,23 +86,30 @@ impl Service {
 
     /// Ends all interpreters. Ranks are ended by the threads of their launchers' links, which look ten times a second.
     fn end_for_owner(&self, sessions: &[Arc<Session>]) {
-        let all = || {
-            let requests =
-                |session: &Arc<Session>| -> Vec<u32> { lock(&session.interpreters).keys().copied().collect() };
-            sessions
-                .iter()
-                .flat_map(move |session| requests(session).into_iter().map(move |request| (session, request)))
-        };
+        let requests = |session: &Arc<Session>| -> Vec<u32> { lock(&session.interpreters).keys().copied().collect() };
+        let all: Vec<(&Arc<Session>, u32)> = sessions
+            .iter()
+            .flat_map(|session| requests(session).into_iter().map(move |request| (session, request)))
+            .collect();
         // All are killed before the first is waited for: a keeper needs some milliseconds to find that nothing is left.
-        for (session, request) in all() {
-            tell(&session.link, &FromExecutor::Taken { request });
-            if let Some(started) = lock(&session.interpreters).get(&request) {
-                started.metered.look();
+        let looks_end = Instant::now() + LOOKS;
+        for (session, request) in &all {
+            tell(&session.link, &FromExecutor::Taken { request: *request });
+            if let Some(started) = lock(&session.interpreters).get(request) {
+                if Instant::now() < looks_end {
+                    started.metered.look();
+                }
                 lock(&started.process).begin_end();
             }
         }
-        for (session, request) in all() {
-            self.end(session, request);
-        }
+        // Each wait has a thread, because a keeper that hangs is waited for for 30 s.
+        thread::scope(|waits| {
+            for (session, request) in &all {
+                let wait = move || drop(self.end(session, *request));
+                if thread::Builder::new().spawn_scoped(waits, wait).is_err() {
+                    wait();
+                }
+            }
+        });
     }
 }
