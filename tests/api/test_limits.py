@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -66,6 +67,16 @@ def one_file(size: int) -> str:
     return "written"
 
 
+def hide_files(size: int) -> None:
+    """Fills the disk with a file that has no name any more, and waits."""
+    with Path("hidden").open("wb", buffering=0) as file:
+        Path("hidden").unlink()
+        with suppress(OSError):  # the disk is full
+            for _ in range(size // MIB):
+                file.write(os.urandom(MIB))
+        time.sleep(1000)
+
+
 def manager(grid: Executors, address: str, user: str = "ada") -> px.Manager:
     identity = grid.identity if user == "ada" else grid.user(user)
     return px.Manager(address, identity=identity, contract=px.ParDegree(1))
@@ -107,6 +118,31 @@ def test_a_program_that_fills_the_disk_is_ended(grid: Executors, address: str) -
         with pytest.raises(CulpritError, match=r"used more than the 100\.7 MB of disk .* this one had most"):
             first.submit(keep_files, 150 * MIB).result(60)
         assert second.submit(one_file, 150 * MIB).result(60) == "EFBIG"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of its own, which has 64 MiB."""
+    require("root")
+    image, folder = tmp_path / "image", tmp_path / "disk"
+    with image.open("wb") as file:
+        file.truncate(64 * MIB)
+    folder.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_program_that_fills_the_disk_with_files_without_names_is_ended(tmp_path: Path, small_disk: Path) -> None:
+    with Executors(tmp_path) as grid:
+        address = grid.start("small", "--disk", "64MiB", env={"PHALANX_ALLOW_ROOT": "1", "TMPDIR": str(small_disk)})
+        with manager(grid, address) as first, manager(grid, address) as second:
+            with pytest.raises(CulpritError, match=r"its machine is nearly full .* its program had written most"):
+                first.submit(hide_files, 100 * MIB).result(60)
+            assert second.submit(len, "others go on").result(60) == 12
 
 
 def test_limits_are_said_at_the_start_with_how_they_are_enforced(grid: Executors, address: str) -> None:

@@ -17,6 +17,9 @@ const MOST_PROCESSES: u64 = 2048;
 /// Processes and threads that an interpreter needs itself.
 const LEAST_PROCESSES: u64 = 16;
 
+/// How memory is bounded without control groups, and what that misses.
+const BY_WATCHING: &str = "by watching, without files in memory that no process has mapped";
+
 /// The limits of an executor, and how they are enforced.
 #[derive(Debug)]
 pub struct Limiter {
@@ -123,7 +126,7 @@ impl Limiter {
         let mut words = Vec::new();
         if let Some(all) = self.limits.memory {
             let each = self.memory_of(1).map_or_else(String::new, |each| format!(", {} for each place", bytes(each)));
-            words.push(format!("memory {}{each} ({})", bytes(all), how(Controller::Memory, "by watching")));
+            words.push(format!("memory {}{each} ({})", bytes(all), how(Controller::Memory, BY_WATCHING)));
         }
         match self.limits.cpu {
             Some(cpu) => {

@@ -59,6 +59,26 @@ fn memory_of(process: u32) -> [u64; 2] {
     [(kilobytes("RssAnon") + kilobytes("VmSwap")) << 10, kilobytes("RssShmem") << 10]
 }
 
+/// Bytes that a program's processes have written to disks, with those that have ended. Files in memory do not count.
+pub fn written(keeper: Pid) -> u64 {
+    let written = |process: u32| -> u64 {
+        let counts = fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
+        counts.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok()).unwrap_or(0)
+    };
+    let (mut sum, mut left) = (0u64, vec![keeper.as_raw_nonzero().get() as u32]);
+    while let Some(process) = left.pop() {
+        sum = sum.saturating_add(written(process));
+        left.extend(ending::threads(process).flat_map(|thread| ending::children(process, thread)));
+    }
+    sum
+}
+
+/// Bytes that are free on the file system of a folder, and its size.
+pub fn space(folder: &Path) -> Option<(u64, u64)> {
+    let about = rustix::fs::statvfs(folder).ok()?;
+    Some((about.f_bavail.saturating_mul(about.f_frsize), about.f_blocks.saturating_mul(about.f_frsize)))
+}
+
 /// Bytes on the disk, or in memory, of all files in a folder. It follows no link. What cannot be looked at counts as [`UNKNOWN`], because
 /// a program could hide files there.
 pub fn of_folder(folder: &Path) -> u64 {

@@ -7,7 +7,7 @@ use crate::cgroups::Controller;
 use phalanx_net::sync::lock;
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +18,13 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Least pause between two looks at folders, and how often longer it is than the look itself.
 const PAUSE_FOLDERS: Duration = Duration::from_secs(1);
 const RATIO: u32 = 20;
+
+/// What stays free on the disk for its owner: one part of so many, and at most so many bytes. Files that are open and have no name any more
+/// are in no folder, so that only the disk itself tells that there are many.
+const RESERVE_PART: u64 = 50;
+const LARGEST_RESERVE: u64 = 1_000_000_000;
+/// A program that has written fewer bytes than this has not filled the disk.
+const FEW: u64 = 16_000_000;
 
 /// Why a program is ended whose use of the disk is not known.
 const UNCOUNTED: &str = "ended, because its machine gives a part of its disk only, and cannot count what is in the program's \
@@ -43,6 +50,7 @@ fn run(limiter: &Weak<Limiter>) {
         if folders.0.elapsed() >= folders.1 && limiter.limits.disk.is_some() {
             let began = Instant::now();
             limiter.look_at_folders(&programs);
+            look_at_disks(&programs);
             folders = (Instant::now(), (began.elapsed() * RATIO).max(PAUSE_FOLDERS));
         }
         drop(limiter);
@@ -118,6 +126,27 @@ impl Limiter {
             }
         }
     }
+}
+
+/// Ends the program that has written most to a disk that is nearly full.
+fn look_at_disks(programs: &[Program]) {
+    let left = |program: &Program| left_on_full_disk(program.folders.first()?);
+    let on_full: Vec<(&Program, u64)> =
+        programs.iter().filter(|it| it.lives()).filter_map(|it| Some((it, left(it)?))).collect();
+    let written = on_full.iter().map(|(program, left)| (usage::written(program.keeper), program, left));
+    if let Some((most, program, left)) = written.max_by_key(|(written, ..)| *written).filter(|(most, ..)| *most > FEW) {
+        program.end(format!(
+            "ended, because the disk of its machine is nearly full ({} left), and its program had written most: {}",
+            bytes(*left),
+            bytes(most)
+        ));
+    }
+}
+
+/// The bytes that are left on the disk of a folder, if they are too few.
+fn left_on_full_disk(folder: &Path) -> Option<u64> {
+    let (free, size) = usage::space(folder)?;
+    (free < (size / RESERVE_PART).min(LARGEST_RESERVE)).then_some(free)
 }
 
 /// The sum of sizes, of which one may be [`usage::UNKNOWN`].
