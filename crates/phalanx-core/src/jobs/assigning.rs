@@ -113,6 +113,11 @@ impl Executor {
 }
 
 impl Job {
+    /// The number of its needs, and the places of a process.
+    pub(super) fn kind(&self) -> (u32, u32) {
+        (self.class, self.record.spec.places_each())
+    }
+
     /// Whether its runs are short.
     pub(super) fn is_quick(&self) -> bool {
         self.pace.is_some_and(|pace| pace < QUICK)

@@ -28,8 +28,9 @@ use thiserror::Error;
 
 /// Most jobs in all, and of one user.
 pub const MOST_JOBS: (usize, usize) = (50_000, 20_000);
-/// Most different needs of jobs: of those of one user that wait, and of all since the hub leads. Each decision looks at all that wait.
-const MOST_LANES: usize = 64;
+/// Most different needs of jobs: of one user's jobs that have not ended, with how many places a process takes, and of all jobs since the
+/// hub leads. Each decision compares the first jobs of all that wait.
+const MOST_KINDS: usize = 64;
 const MOST_CLASSES: usize = 4096;
 /// Most processes of all jobs, and of one user's.
 pub const MOST_PROCESSES: (u64, u64) = (500_000, 200_000);
@@ -143,10 +144,27 @@ type Lane = (u32, bool, u32);
 struct User {
     /// The jobs with processes that may start, in their order.
     queue: BTreeMap<Lane, BTreeSet<(Reverse<i32>, u64)>>,
+    /// How many of the user's jobs have not ended, by the number of their needs and the places of a process.
+    kinds: BTreeMap<(u32, u32), usize>,
     jobs: usize,
     processes: u64,
     /// How many places the user's runs take.
     places: u64,
+}
+
+impl User {
+    fn note_unended(&mut self, kind: (u32, u32)) {
+        *self.kinds.entry(kind).or_default() += 1;
+    }
+
+    fn note_ended(&mut self, kind: (u32, u32)) {
+        if let Some(count) = self.kinds.get_mut(&kind) {
+            *count -= 1;
+            if *count == 0 {
+                self.kinds.remove(&kind);
+            }
+        }
+    }
 }
 
 /// The engine.
@@ -223,8 +241,10 @@ impl Jobs {
         if self.processes + count > MOST_PROCESSES.0 || own.processes + count > MOST_PROCESSES.1 {
             return Err(JobRefusal::Full("as many processes of jobs as it keeps"));
         }
-        let is_new = !self.classes.contains_key(&spec.needs);
-        if is_new && (own.queue.len() >= MOST_LANES || self.classes.len() >= MOST_CLASSES) {
+        let class = self.classes.get(&spec.needs);
+        let is_known = class.is_some_and(|class| own.kinds.contains_key(&(*class, spec.places_each())));
+        let is_full = own.kinds.len() >= MOST_KINDS || (class.is_none() && self.classes.len() >= MOST_CLASSES);
+        if is_full && !is_known {
             return Err(JobRefusal::Full("jobs with as many different needs as it compares"));
         }
         for id in &spec.after {
@@ -403,6 +423,7 @@ impl Jobs {
             self.ended.insert((end.when, id));
             return;
         }
+        self.users.entry(job.record.user.clone()).or_default().note_unended(job.kind());
         if let Some(deadline) = job.record.spec.deadline {
             self.deadlines.insert((deadline, id));
         }

@@ -98,6 +98,7 @@ impl Jobs {
             counts.canceled += std::mem::take(&mut counts.queued) + std::mem::take(&mut counts.running);
             job.record.end = Some(End { when: now, state, why });
             job.begun.clear();
+            self.users.entry(job.record.user.clone()).or_default().note_ended(job.kind());
             decided.changes.push(JobChange::Job(id, Some(Box::new(job.record.clone()))));
             if let Some(when) = job.record.spec.deadline {
                 self.deadlines.remove(&(when, id));

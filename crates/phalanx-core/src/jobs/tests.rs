@@ -281,6 +281,29 @@ fn higher_priorities_come_first_then_users_who_run_less_then_older_jobs() {
 }
 
 #[test]
+fn a_user_has_jobs_of_a_bounded_number_of_kinds_whether_they_wait_for_others_or_not() {
+    let (mut jobs, mut changes) = (Jobs::default(), Vec::new());
+    let first = submit(&mut jobs, 1, "ada", spec(1));
+    for number in 1..MOST_KINDS as u8 {
+        let (after, places) = (if number % 2 == 0 { vec![first] } else { Vec::new() }, 1 + u32::from(number));
+        let wide = keyed(1 + number, Spec { after, places, ..spec(1) });
+        changes.extend(jobs.submit(1, "ada", wide).expect("is fine").1.changes);
+        submit(&mut jobs, 100 + number, "ada", spec(1));
+    }
+    let full = JobRefusal::Full("jobs with as many different needs as it compares");
+    let cores = |cores| Spec { needs: Needs { cores, ..Needs::default() }, ..spec(1) };
+    assert_eq!(jobs.submit(1, "ada", keyed(200, cores(1))), Err(full.clone()));
+    submit(&mut jobs, 201, "eve", cores(1));
+    let mut again = Jobs::default();
+    changes.into_iter().for_each(|change| again.fill(change));
+    again.filled(2);
+    submit(&mut again, 202, "ada", cores(1));
+    assert_eq!(again.submit(1, "ada", keyed(203, cores(2))), Err(full));
+    let _ = jobs.cancel(1, ADA, first, None).expect("is there");
+    submit(&mut jobs, 204, "ada", cores(1));
+}
+
+#[test]
 fn machines_that_meet_the_needs_and_accept_the_user_get_runs() {
     let mut jobs = Jobs::default();
     let needs = Needs { cores: 4, ..Needs::default() };
