@@ -9,6 +9,7 @@ Each grid has a folder, ``grids/GRID`` in :func:`home`, for this account alone:
 - ``revoked.txt``, ``renewed.pem``, ``known_members``: as beside every identity file
 - ``listening.json``: where the hub or the executor listens that this account starts, and the labels of the machine
 - ``rules.json``: when the executor that this account starts works for others
+- ``limits.json``: what users may use of the machine, as its owner has said it
 - ``root.pem``: the certificate of the grid's root, for clients that speak HTTPS, once it was asked for
 - ``hub``: the hub's own files, where this account has one
 """

@@ -19,7 +19,8 @@ from phalanx import _native
 from phalanx._grids import read_joined
 from phalanx._voluntary import books, linux, pausing, rules
 from phalanx._voluntary.rules import Rules
-from phalanx.cli import _voluntary, commands
+from phalanx.cli import _donating, _voluntary, commands
+from phalanx.cli._donating import Donating
 from phalanx.cli._voluntary import Voluntary
 from phalanx.errors import IdentityError
 
@@ -85,6 +86,20 @@ def test_rules_are_remembered_until_others_are_said(home: Path) -> None:
         (joined.folder / "rules.json").write_text(text)
         with pytest.raises(IdentityError, match=r"rules.json is damaged: .*say again when this machine works"):
             _voluntary.rules_of(joined, read())
+
+
+def test_limits_are_remembered_until_others_are_said(home: Path) -> None:
+    join(home, _native.issue_member(_native.create_grid(), "executor", "ws7"), role="executor")
+    joined = read_joined("lab")
+    said = Donating(memory=8 << 30, network="grid", interpreters=4, accept=("ada",))
+    assert _donating.as_before(joined, said) == said
+    _donating.remember(joined, said)
+    assert _donating.as_before(joined, Donating()) == said._replace(accept=())
+    assert _donating.as_before(joined, Donating(cpu=50)) == Donating(cpu=50)
+    for text in ('{"memory": "8GB"}', "[]", '{"accept": ["ada"]}', '{"cpu": true}'):
+        (joined.folder / "limits.json").write_text(text)
+        with pytest.raises(IdentityError, match=r"limits.json is damaged: .*say the limits of this machine again"):
+            _donating.as_before(joined, Donating())
 
 
 def test_a_pause_ends_when_its_time_is_over_or_the_owner_says_so(home: Path) -> None:

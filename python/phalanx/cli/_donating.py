@@ -18,6 +18,7 @@ import click
 from phalanx import _cage, _native
 from phalanx._accounts import read_accounts
 from phalanx._commands import library_variables
+from phalanx._grids import Joined
 from phalanx._identities import EXECUTOR, identity_file, read_identity, revoked_lists
 from phalanx._program import VARIABLE
 from phalanx.cli import _limits, _voluntary
@@ -63,7 +64,7 @@ class Donating(NamedTuple):
     cpu: int | None = None
     processes: int | None = None
     disk: int | None = None
-    network: str = "all"
+    network: str | None = None
     lan: bool = False
     trusted: tuple[str, ...] = ()
     rules: Path | None = None
@@ -215,10 +216,8 @@ _OPTIONS = (
     click.option(
         "--network",
         metavar="none|grid|all|HOST[:PORT],…",
-        default="all",
-        show_default=True,
         help="Where users' processes may connect to, beside the links of their own program: nowhere, to the members of "
-        "the grid, everywhere, or to these hosts.",
+        "the grid, everywhere, or to these hosts. [default: all]",
     ),
     click.option(
         "--lan",
@@ -257,6 +256,20 @@ def donates(command: Callable[..., T]) -> Callable[..., T]:
     for option in reversed((*_OPTIONS, *_voluntary.OPTIONS)):
         taking = option(taking)
     return taking
+
+
+def as_before(joined: Joined, donating: Donating) -> Donating:
+    """The same with the limits of an earlier start, if the owner says none now. Raises IdentityError if the file that
+    has them is damaged."""
+    said = {name: getattr(donating, name) for name in _limits.NAMES}
+    return (
+        donating if any(value is not None for value in said.values()) else donating._replace(**_limits.before(joined))
+    )
+
+
+def remember(joined: Joined, donating: Donating) -> None:
+    """Keeps the limits for the next start."""
+    _limits.remember(joined, {name: getattr(donating, name) for name in _limits.NAMES})
 
 
 def start_executor(listen: str, identity: Path | None, donating: Donating, **more: Any) -> _native.Executor:
@@ -301,7 +314,7 @@ def start_executor(listen: str, identity: Path | None, donating: Donating, **mor
             variables=donating.variables,
             accounts=donating.accounts,
             allow_root=donating.allow_root,
-            network=donating.network,
+            network=donating.network or _limits.EVERYWHERE,
             limits=_limits.settings(
                 donating.capacity,
                 memory=donating.memory,

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from phalanx import _native
-from phalanx.errors import ContractError
+from phalanx._grids import Joined, read_settings, replace
+from phalanx.errors import ContractError, IdentityError
 from phalanx.requirements import read_memory
 from phalanx.space import _serve
 
+#: The options that are remembered for the next start, with their types.
+NAMES = {
+    "interpreters": int,
+    "memory": int,
+    "program_memory": int,
+    "cpu": int,
+    "processes": int,
+    "disk": int,
+    "network": str,
+}
+#: Where users' processes may connect to if the owner says nothing.
+EVERYWHERE = "all"
+#: The file of the limits, in the folder of a grid.
+_FILE = "limits.json"
 #: What is left to the owner of the machine who says nothing: this part of the memory, and at least so many bytes.
 _RESERVE, _LEAST = 10, 1 << 30
 #: The least that can be said: an interpreter without any library has about 20 MB.
@@ -34,6 +52,24 @@ def percent(word: str) -> int:
     if not re.fullmatch("[0-9]{1,3}%", word) or not 1 <= int(word[:-1]) <= 100:
         raise ValueError(f"{word!r} is no part of the processors: write one like 50%, from 1% to 100%")
     return int(word[:-1])
+
+
+def before(joined: Joined) -> dict[str, Any]:
+    """The limits that the owner has said at an earlier start. Raises IdentityError if their file is damaged."""
+    file = joined.folder / _FILE
+    told = read_settings(file)
+    if told is None:
+        return {}
+    if not isinstance(told, dict) or any(type(value) is not NAMES.get(name) for name, value in told.items()):
+        raise IdentityError(f"{file} is damaged: it has no limits; remove it, and say the limits of this machine again")
+    return told
+
+
+def remember(joined: Joined, said: Mapping[str, Any]) -> None:
+    """Keeps the limits for the next start."""
+    told = {name: value for name, value in said.items() if value is not None}
+    if before(joined) != told:
+        replace(joined.folder / _FILE, json.dumps(told) + "\n")
 
 
 def settings(

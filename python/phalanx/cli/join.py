@@ -19,7 +19,7 @@ from phalanx._grids import (
 )
 from phalanx._identities import EXECUTOR, USER, is_joined, read_private
 from phalanx.cli import _lending, _voluntary
-from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
+from phalanx.cli._donating import Donating, Ending, announce, as_before, donates, remember, start_executor
 from phalanx.cli._examples import examples
 from phalanx.cli._founding import owner_name
 from phalanx.cli._joined import announce_at_hub, host_name, machine_facts, name_in, typed_token
@@ -181,7 +181,7 @@ def _start(
             "ask an owner for a token: phalanx invite"
         )
     chosen = listening(joined, *asked)
-    rules = _voluntary.rules_of(joined, donating.voluntary)
+    rules, donating = _voluntary.rules_of(joined, donating.voluntary), as_before(joined, donating)
     with running(joined, f"phalanx join {joined.name}"):
         good_identity(joined, joined.executor)
         stays = (
@@ -195,6 +195,7 @@ def _start(
             ending = Ending()
             keep(joined, chosen)
             _voluntary.remember(joined, rules)
+            remember(joined, donating)
             with _voluntary.watching(service, rules, joined.name):
                 announce(service)
                 announce_at_hub(service, joined)

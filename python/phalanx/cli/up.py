@@ -22,7 +22,7 @@ from phalanx._grids import (
 )
 from phalanx._identities import is_joined, joined_names, read_private
 from phalanx.cli import _founding, _lending, _voluntary
-from phalanx.cli._donating import Donating, Ending, announce, donates, start_executor
+from phalanx.cli._donating import Donating, Ending, announce, as_before, donates, remember, start_executor
 from phalanx.cli._examples import examples
 from phalanx.cli._joined import announce_at_hub, as_typed, host_name, machine_facts, name_in, typed_token
 from phalanx.cli._listening import ADVERTISE, LABELS, LISTEN, addresses_of, here, keep, listening
@@ -261,7 +261,7 @@ def _start(
         server = ending.enter_context(closing(_native.HubServer(address, hub, donating.log_level)))
         click.echo(f"listening on {server.address} as the hub of {joined.name}")
         return None
-    rules = _voluntary.rules_of(joined, donating.voluntary)
+    rules, donating = _voluntary.rules_of(joined, donating.voluntary), as_before(joined, donating)
     facts = machine_facts(donating, chosen.labels, rules) | _lending.facts(may_lend)
     others = [hub for hub in joined.hubs if hub not in addresses_of(chosen)]
     stays = [here(address), *others][:MOST_ADDRESSES], addresses_of(chosen), facts
@@ -274,6 +274,7 @@ def _start(
         raise
     ending.enter_context(closing(service))
     _voluntary.remember(joined, rules)
+    remember(joined, donating)
     ending.enter_context(_voluntary.watching(service, rules, joined.name))
     announce(service)
     announce_at_hub(service, joined)
