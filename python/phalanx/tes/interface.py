@@ -80,8 +80,7 @@ class Server:
     """
 
     def __init__(self, application: Starlette, host: str, port: int, context: ssl.SSLContext | None) -> None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=128)
+        self._socket = _Listener(host, port)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             application,
@@ -109,6 +108,35 @@ class Server:
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._socket])
+
+
+class _Listener(socket.socket):
+    """A listener that takes a bounded number of connections, because each has a descriptor of the hub's process from
+    its beginning on, and the handshake of TLS may take a minute."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        self._taken: list[socket.socket] = []
+        try:
+            if self.family == socket.AF_INET6:
+                self.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.bind((host, port))
+            self.listen(128)
+        except BaseException:
+            self.close()
+            raise
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection. Raises ConnectionAbortedError, which event loops pass over, if there are too many."""
+        connection, address = super().accept()
+        if len(self._taken) > _MOST_CONNECTIONS:
+            self._taken = [it for it in self._taken if it.fileno() >= 0]
+        if len(self._taken) > _MOST_CONNECTIONS:
+            connection.close()
+            raise ConnectionAbortedError("too many connections")
+        self._taken.append(connection)
+        return connection, address
 
 
 class _Patient(H11Protocol):
