@@ -488,6 +488,7 @@ def unit_of(description: str, command: list[str], home: Path, log: Path, wanted_
             "ExecStart=" + " ".join(quoted(word).replace("$", "$$") for word in command),
             "Restart=on-failure",
             "RestartSec=5",
+            "Delegate=yes",  # the executor makes control groups for the programs of its users
             f"TimeoutStopSec={STOP_TIMEOUT}",
             "StandardOutput=append:" + appends,
             "StandardError=append:" + appends,
