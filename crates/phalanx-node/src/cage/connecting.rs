@@ -69,7 +69,7 @@ impl Doorway<'_> {
             libc::AF_UNIX if family == libc::AF_UNIX => {
                 self.connect_here(process, &socket, &address.0[..length], still)
             }
-            libc::AF_INET | libc::AF_INET6 if family == libc::AF_UNSPEC => begin(socket, &address, length), // AF_UNSPEC ends a connection
+            libc::AF_INET | libc::AF_INET6 if family == libc::AF_UNSPEC => begin(socket, &address, length), // ends a connection
             libc::AF_INET | libc::AF_INET6 => {
                 let to = of_network(&address.0[..length]).ok_or(EINVAL)?;
                 if self.ways.lead_to(&to) { begin(socket, &address, length) } else { refused() }
