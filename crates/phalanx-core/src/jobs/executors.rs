@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 pub const LOST_AFTER: u64 = 45_000;
 /// Most losses of a process with its machine. One more loss ends the process, because it may itself crash the machines.
 const MOST_LOSSES: u32 = 5;
-/// The engine assumes that an executor still has the inputs of its latest jobs, so many at most.
+/// The number of latest jobs whose inputs the engine assumes to be at an executor still.
 const MOST_STAGED: usize = 64;
 
 /// An executor that takes jobs, or an absent one that has runs.
@@ -46,7 +46,7 @@ impl Executor {
         i64::from(self.room) - self.taken as i64
     }
 
-    /// Adds a run that takes so many places.
+    /// Adds a run that takes `places` places.
     pub fn add(&mut self, run: Run, places: u32) {
         if self.runs.insert(run, places).is_none() {
             self.taken += u64::from(places);

@@ -531,7 +531,7 @@ enum Event {
         number: usize,
         fails: bool,
     },
-    /// An executor tells an earlier result again.
+    /// An executor repeats an earlier result.
     Repeat {
         number: usize,
     },

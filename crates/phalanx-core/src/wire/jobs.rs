@@ -306,7 +306,7 @@ pub struct JobRow {
     pub submitted: u64,
     /// The time of its end.
     pub ended: Option<u64>,
-    /// How it is.
+    /// Its state.
     pub state: State,
     /// The states of its processes.
     pub counts: Counts,
@@ -321,7 +321,7 @@ pub struct JobRow {
 pub struct ProcessRow {
     /// Its index.
     pub index: u32,
-    /// How it is.
+    /// Its state.
     pub state: State,
     /// The machine that has it, or had it last.
     pub executor: Option<String>,

@@ -145,7 +145,7 @@ pub fn hide_memory() -> io::Result<()> {
 }
 
 /// Whether a process seems to be in a cage, because it has `no_new_privs`, which children inherit and no process can clear. A process that
-/// has ended counts as caged. If this process has `no_new_privs` too, the test tells nothing and returns false.
+/// has ended counts as caged. If this process has `no_new_privs` too, the test is meaningless and returns false.
 pub fn is_caged(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let is_free = status.lines().any(|line| line.strip_prefix("NoNewPrivs:").is_some_and(|value| value.trim() == "0"));

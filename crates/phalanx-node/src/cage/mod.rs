@@ -283,7 +283,7 @@ impl Cage {
         words
     }
 
-    /// Whether the owner restricts the network of users' processes. If so, the grid counts as empty until a hub tells its members.
+    /// Whether the owner restricts the network of users' processes. If so, the grid counts as empty until a hub reports its members.
     pub fn awaits_grid(&self) -> bool {
         let is_limited = self.network.network != Network::All;
         if is_limited {

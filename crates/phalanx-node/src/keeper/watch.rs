@@ -148,7 +148,7 @@ impl Watch<'_> {
         // SAFETY: the array and the buffer live as long as the calls.
         unsafe {
             if libc::poll(fds.as_mut_ptr(), count as libc::nfds_t, patience) < 0 {
-                return false; // interrupted, so that nothing is known
+                return false; // interrupted, so that the events are unknown
             }
             // Orders take precedence, so that processes with a flood of requests cannot delay their end.
             if fds[0].revents != 0 {
