@@ -1,4 +1,4 @@
-"""Jobs at the hub of a joined grid, as the command line and :class:`phalanx.Grid` use them."""
+"""Jobs at the hub of a joined grid, for the command line and :class:`phalanx.Grid`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phalanx import _native
 from phalanx._grids import Joined, dialler_of
 from phalanx.errors import ContractError, RecruitError, TransferError
 
-#: How a state is written on the wire, and the word of TES for it.
+#: States on the wire, and their words in TES.
 STATES = {
     "Queued": "QUEUED",
     "Initializing": "INITIALIZING",
@@ -25,15 +25,15 @@ STATES = {
     "SystemError": "SYSTEM_ERROR",
     "Canceled": "CANCELED",
 }
-#: The states of what has ended.
+#: The final states.
 OVER = ("COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED")
 #: Most files of a job: `MOST_FILES` in phalanx-core/src/wire/jobs.rs.
 MOST_FILES = 1000
-#: The first pause and the longest one between two looks at a job, in seconds.
+#: Backoff of polling a job: the first and the longest pause, in seconds.
 _PAUSES = (0.05, 1.0)
-#: Commands of phalanx that start programs of several processes.
+#: Commands of phalanx that launch programs of several processes.
 _LAUNCHERS = ("mpirun", "bsprun")
-#: Programs whose first argument is a file that they run.
+#: Interpreters, whose first argument is a script.
 _RUNNERS = ("python", "python3", "sh", "bash", "perl", "ruby", "Rscript", "julia", "node")
 
 Files = list[tuple[str | os.PathLike[str], str, bool]]
@@ -52,8 +52,8 @@ class JobsAt:
         self._native = _native.JobsAtHub(*dialler_of(joined))
 
     def submit(self, spec: dict[str, Any], files: Files) -> int:
-        """Submits a job with these files: each path here, its name there, and whether it may be executed. Returns the
-        number of the job."""
+        """Submits a job with files: for each, its local path, its name in the job, and whether it is executable.
+        Returns the number of the job."""
         return self._native.submit(json.dumps(spec), files)
 
     def jobs(self, all_users: bool = False) -> Iterator[dict[str, Any]]:
@@ -66,7 +66,7 @@ class JobsAt:
             before = answer["rows"][-1]["id"] if answer["rows"] else None
 
     def job(self, number: int) -> dict[str, Any]:
-        """One job, with what was submitted as ``spec``."""
+        """One job, with its specification as ``spec``."""
         answer = self._ask("Show", job=number)
         return {**_job(answer["row"]), "spec": answer["spec"]}
 
@@ -80,15 +80,15 @@ class JobsAt:
             after = answer["rows"][-1]["index"] if answer["rows"] else None
 
     def cancel(self, number: int, index: int | None = None) -> int:
-        """Cancels a job, or one process of it. Returns how many processes were canceled."""
+        """Cancels a job, or one process of it. Returns the number of canceled processes."""
         return int(self._ask("Cancel", job=number, index=index)["processes"])
 
     def forget(self, number: int) -> None:
-        """Forgets a job that has ended, with its outputs."""
+        """Forgets an ended job, with its outputs."""
         self._ask("Forget", job=number)
 
     def wait(self, number: int) -> dict[str, Any]:
-        """Waits until a job has ended. Returns the job. A hub that is away for a while is waited for."""
+        """Waits until a job has ended. Returns the job. Retries while the hub is away."""
         pause = _PAUSES[0]
         while True:
             try:
@@ -101,13 +101,13 @@ class JobsAt:
             pause = min(pause * 1.5, _PAUSES[1])
 
     def log(self, number: int, index: int, is_error: bool, start: int) -> tuple[bytes | dict[str, Any], str]:
-        """What a process has written from a byte on, and a word: ``part``, ``not yet``, ``nothing``; or ``all`` with a
-        content."""
+        """The log of a process from the byte ``start`` on, and a word: ``part``, ``not yet``, ``nothing``; or ``all``
+        with a content."""
         found, word = self._native.log(number, index, is_error, start)
         return (json.loads(found) if word == "all" else found), word
 
     def fetch(self, user: str, content: dict[str, Any], path: Path, executable: bool = False) -> None:
-        """Writes a content of a user's job into a file."""
+        """Fetches a content of a user's job into a file."""
         self._native.fetch(user, json.dumps(content), path, executable)
 
     def _ask(self, what: str, **request: Any) -> Any:
@@ -116,17 +116,18 @@ class JobsAt:
 
 
 def get(at: JobsAt, number: int, folder: Path) -> int:
-    """Writes the outputs and logs of a job into a folder; those of an array into a folder for each index.
+    """Writes the outputs and logs of a job into a folder. Each process of an array gets a subfolder, named by its
+    index.
 
     Returns
     -------
     int
-        How many files were written.
+        The number of written files.
 
     Raises
     ------
     TransferError
-        The folder has files of these names, or a name of an output leads out of it.
+        The name of an output, or a symbolic link in the folder, leads out of the folder.
     """
     job = at.job(number)
     written = 0
@@ -152,7 +153,7 @@ def get(at: JobsAt, number: int, folder: Path) -> int:
 
 
 def _inside(name: str) -> str:
-    """The name of an output, which comes from another machine."""
+    """Checks the name of an output, which comes from another machine."""
     parts = name.split("/")
     if name.startswith("/") or any(part in ("", ".", "..") for part in parts) or "\0" in name:
         raise TransferError(f"the machine tells an output {name!r:.80}, which leads out of the folder: it is not taken")
@@ -160,14 +161,14 @@ def _inside(name: str) -> str:
 
 
 def program_and_files(words: list[str], paths: tuple[Path, ...]) -> tuple[list[str], Files]:
-    """The words of a command as they run there, and the files that go with it: the program, if it is a file named with
-    a relative path, the script of an interpreter like python, what ``phalanx mpirun`` and ``bsprun`` name with a
-    relative path, and what ``--files`` names.
+    """The words of a command as the machine runs them, and the files to send. These are the program, if it has a
+    relative path; the script of an interpreter like python; files with relative paths after ``phalanx mpirun`` and
+    ``bsprun``; and the paths of ``--files``.
 
     Raises
     ------
     ContractError
-        A file is not there, or there are too many.
+        A file does not exist, or there are too many.
     """
     files: dict[str, tuple[Path, bool]] = {}
     for path in paths:
@@ -191,8 +192,8 @@ def program_and_files(words: list[str], paths: tuple[Path, ...]) -> tuple[list[s
 
 
 def _along(files: dict[str, tuple[Path, bool]], word: str) -> str:
-    """A word of a launcher as it is there. What it names with a relative path goes along: a program, a script, or data.
-    Which word is the program depends on the options before it, so every file that is named goes along."""
+    """A word of a launcher as the machine runs it. A file with a relative path is added: a program, a script, or data.
+    The position of the program depends on the options before it, so that every named file is added."""
     path = Path(word)
     if word.startswith(("-", "/")) or not path.is_file():
         return word
@@ -215,7 +216,7 @@ def _add(files: dict[str, tuple[Path, bool]], path: Path) -> None:
 
 
 def _name(path: Path) -> str:
-    """The name of a file in the folder of a process: its relative path, or its last part."""
+    """The name of a file in the folder of a process: its relative path, or its last part if the path leads out."""
     name = posixpath.normpath(path.as_posix())
     return path.name if name.startswith(("/", "..")) else name
 
@@ -229,5 +230,5 @@ def _process(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def here(content: dict[str, Any]) -> bytes | None:
-    """The bytes of a content that came with a message. None: the hub keeps them."""
+    """The inline bytes of a content. None: the hub keeps them."""
     return bytes(content["Here"]) if "Here" in content else None

@@ -1,5 +1,4 @@
-//! The work of an executor since its start, for the history of its grid: the time of places that users could have, and what each user has
-//! used, by kinds of work.
+//! The work of an executor since its start, for the history of its grid: the offered place time, and each user's usage by kind of work.
 
 use crate::energy::Energy;
 use crate::metering::Meter;
@@ -10,10 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Counts what an executor works.
+/// Counts the work of an executor.
 #[derive(Debug)]
 pub struct Work {
-    /// A random number of this start.
+    /// A random number that identifies this start.
     run: u64,
     meter: Arc<Meter>,
     state: Mutex<State>,
@@ -21,22 +20,22 @@ pub struct Work {
 
 #[derive(Debug)]
 struct State {
-    /// When it was looked at last whether users are served, and whether they were.
+    /// The time of the latest observation, and whether the executor served users then.
     looked: Option<(Instant, bool)>,
     offered: Duration,
     energy: Option<Energy>,
-    /// The processor time of each user and kind when energy was divided last, and the energy since the start, in millijoules.
+    /// For each user and kind: the processor time at the latest division of energy, and the energy since the start in millijoules.
     divided: BTreeMap<(String, What), (Duration, u64)>,
 }
 
 impl Work {
-    /// Begins to count.
+    /// Creates the counter.
     pub fn new(meter: Arc<Meter>) -> Work {
         let state = State { looked: None, offered: Duration::ZERO, energy: Energy::here(), divided: BTreeMap::new() };
         Work { run: random_number() as u64, meter, state: Mutex::new(state) }
     }
 
-    /// Looks whether users are served, with so many places. Called once a second while a hub knows the executor.
+    /// Notes whether the executor serves users, with `places` places. It is called once a second while a hub knows the executor.
     pub fn look(&self, now: Instant, is_open: bool, places: u32) {
         let mut state = lock(&self.state);
         if let Some((before, true)) = state.looked {
@@ -45,12 +44,12 @@ impl Work {
         state.looked = Some((now, is_open));
     }
 
-    /// No hub knows the executor now, so that users are offered no places.
+    /// Pauses the count of offered places, because no hub knows the executor now.
     pub fn rest(&self) {
         lock(&self.state).looked = None;
     }
 
-    /// The work since the start. `name`: the name by which a grid knows a user, if it is one of that grid.
+    /// The work since the start. `name` maps a user to the user's name in the grid, or to `None` for users of other grids.
     pub fn worked(&self, name: impl Fn(&str) -> Option<String>) -> Worked {
         let totals = self.meter.totals();
         let mut state = lock(&self.state);
@@ -73,7 +72,7 @@ impl Work {
 }
 
 impl State {
-    /// Divides the energy since the last time by processor time.
+    /// Divides the energy since the previous call among users, in proportion to processor time.
     fn divide(&mut self, totals: &[crate::metering::Total]) {
         let Some(energy) = &mut self.energy else { return };
         let (spent, busy) = energy.spent();

@@ -1,8 +1,8 @@
-"""What executors of this account tell their owner, in files of the home folder.
+"""Books: files in the home folder, in which executors of this account report to their owner.
 
-Each executor has a file ``here/PID.json``, and a lock on ``here/PID.lock`` while it runs. It writes what it runs when
-that changes, when the owner asks, and once a minute, with what it has used on each day. When it ends, and when another
-one finds that it was killed, its days are added to ``here/days.json``.
+Each executor has a file ``here/PID.json``, and a lock on ``here/PID.lock`` while it runs. It writes its state when the
+machine opens or closes, when the owner asks, and once a minute, with the usage of each day. When an executor ends, its
+days are added to ``here/days.json``. If it was killed, another executor adds them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, TextIO
 from phalanx._identities import home
 from phalanx._voluntary.files import write
 
-#: How many days are kept.
+#: Days that the books keep.
 _MOST_DAYS = 31
-#: Longest file that is read, in bytes: 31 days of a thousand users need 3 MB.
+#: Longest file that a reader accepts, in bytes: 31 days of a thousand users need 3 MB.
 _LONGEST = 16 << 20
 _DAYS, _ASKED = "days.json", "asked"
-#: What is summed for each day and user, in seconds, seconds, and processes.
+#: Sums for each day and user, in seconds, seconds, and processes.
 SUMS = "processor", "places", "started"
-#: Seconds between two looks for an answer.
+#: Polling interval for answers, in seconds.
 _LOOK = 0.05
 
 #: Sums by day and user.
@@ -34,12 +34,12 @@ Days = dict[str, dict[str, dict[str, float]]]
 
 
 def folder() -> Path:
-    """Where the files are."""
+    """The folder of the books."""
     return home() / "here"
 
 
 class Books:
-    """The file of this process. It is removed when the books are closed."""
+    """The file of this process. Closing the books removes it."""
 
     def __init__(self) -> None:
         self._folder = folder()
@@ -48,7 +48,7 @@ class Books:
         self._file = self._folder / f"{os.getpid()}.json"
         self._lock = _locked(self._file.with_suffix(".lock"))
         self._asked = _time_of(self._folder / _ASKED)
-        #: What each user had used at the last booking, since this executor started.
+        #: Each user's usage since the start of this executor, at the latest booking.
         self._booked: dict[str, dict[str, float]] = {}
         self._days: Days = {}
 
@@ -58,7 +58,7 @@ class Books:
         return self._asked != before
 
     def write(self, told: dict[str, Any], used: dict[str, dict[str, float]]) -> None:
-        """Writes what this executor runs, and books what each user has used since the last time."""
+        """Writes the state of this executor, and books each user's usage since the previous call."""
         today = self._days.setdefault(date.today().isoformat(), {})
         for user, sums in used.items():
             before, row = self._booked.get(user, {}), today.setdefault(user, dict.fromkeys(SUMS, 0.0))
@@ -66,7 +66,7 @@ class Books:
                 row[name] += max(0.0, sums[name] - before.get(name, 0.0))
         self._booked = used
         text = json.dumps({**told, "pid": os.getpid(), "written": time.time(), "days": self._days})
-        with suppress(OSError):  # a full disk does not end an executor
+        with suppress(OSError):  # a full disk must not end an executor
             write(self._file, text)
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class Books:
 
 
 def asked(seconds: float) -> list[dict[str, Any]]:
-    """Asks the executors that run. Returns what each has told last. ``is_new``: it has answered within the seconds."""
+    """Asks the running executors. Returns the latest report of each. ``is_new``: it has answered within ``seconds``."""
     place = folder()
     if not place.is_dir():
         return []
@@ -96,19 +96,19 @@ def asked(seconds: float) -> list[dict[str, Any]]:
 
 
 def days() -> Days:
-    """What users have used on each day, with what executors that run have booked."""
+    """The usage of each day, including the bookings of running executors."""
     place = folder()
     return summed([_read(place / _DAYS).get("days", {}), *(told.get("days", {}) for _, told in _states(place))])
 
 
 def gather(place: Path) -> None:
-    """Adds the days of executors that have ended to those of all, and removes their files."""
+    """Adds the days of ended executors to the days of all, and removes their files."""
     over = [(file, told) for file, told in _states(place) if not _runs(file)]
     if not over:
         return
     all_of = summed([_read(place / _DAYS).get("days", {}), *(told.get("days", {}) for _, told in over)])
     kept = dict(sorted(all_of.items())[-_MOST_DAYS:])
-    for file, _ in over:  # first: a loss is smaller than sums that are counted twice
+    for file, _ in over:  # removes first, because lost sums are better than sums that count twice
         file.unlink(missing_ok=True)
         file.with_suffix(".lock").unlink(missing_ok=True)
     write(place / _DAYS, json.dumps({"days": kept}))
@@ -134,7 +134,7 @@ def _states(place: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """The object in a file; an empty one if it has none, as when its executor has just ended."""
+    """The object in a file. It is empty if the file has none, for example because its executor has just ended."""
     try:
         with file.open(encoding="utf-8") as opened:
             told = json.loads(opened.read(_LONGEST))
@@ -145,7 +145,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _locked(file: Path) -> TextIO | None:
     """The file, locked until it is closed."""
-    import fcntl  # there is none on Windows
+    import fcntl  # Windows has no fcntl
 
     opened = file.open("w")
     fcntl.flock(opened, fcntl.LOCK_EX)
@@ -153,7 +153,7 @@ def _locked(file: Path) -> TextIO | None:
 
 
 def _runs(file: Path) -> bool:
-    """Whether the executor of a state runs."""
+    """Whether the executor of a file runs, because it holds the lock."""
     import fcntl
 
     try:

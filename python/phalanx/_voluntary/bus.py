@@ -1,4 +1,4 @@
-"""A small client of D-Bus: single questions, each with a timeout. A bus that is away is tried again later."""
+"""A small D-Bus client: single calls, each with a timeout. The client retries an absent bus later."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ try:
 except ImportError:  # the optional packages phalanx-grid[desktop]
     HAS_JEEPNEY = False
 
-#: Seconds for an answer. A service that takes longer counts as away.
+#: Timeout for an answer, in seconds. A slower service counts as absent.
 _PATIENCE = 0.5
-#: Seconds before a bus or a service that did not answer is asked again: each attempt may take as long as the patience.
+#: Pause before the retry of an absent bus or service, in seconds, because each attempt may take the whole timeout.
 _REST = 10.0
 
 
 class Bus:
-    """The bus ``SYSTEM`` or ``SESSION``."""
+    """A connection to the bus ``SYSTEM`` or ``SESSION``."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._connection: DBusConnection | None = None
-        #: When each service may be asked again.
+        #: The time of the next retry of each absent service.
         self._away: dict[str, float] = {}
 
     def get(self, service: str, path: str, interface: str, name: str) -> Any:
-        """A property; None: nothing tells it."""
+        """A property. None: no service answers."""
         if not HAS_JEEPNEY:
             return None
         answer = self._ask(service, Properties(DBusAddress(path, service, interface)).get(name))
         return None if answer is None else answer[0][1]
 
     def call(self, service: str, path: str, interface: str, method: str) -> Any:
-        """The first value that a method without arguments returns; None: nothing answers."""
+        """The first value that a method without arguments returns. None: no service answers."""
         if not HAS_JEEPNEY:
             return None
         answer = self._ask(service, new_method_call(DBusAddress(path, service, interface), method))
@@ -52,7 +52,7 @@ class Bus:
             if answer.header.message_type is MessageType.method_return:
                 body: tuple[Any, ...] = answer.body
                 return body
-        except Exception:  # jeepney has no family of errors, and a bus may send anything
+        except Exception:  # jeepney has no base class of errors, and a bus may send anything
             self._close()
         self._away[service] = time.monotonic() + _REST
         return None

@@ -1,4 +1,4 @@
-"""When keys and the mouse of a desktop were used last: by X11, by GNOME's Mutter on Wayland, or by systemd-logind."""
+"""Idle time of a desktop's keyboard and mouse: from X11, from GNOME's Mutter on Wayland, or from systemd-logind."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ except ImportError:  # the optional packages phalanx-grid[desktop]
 
 _LOGIND = "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager"
 _MUTTER = "org.gnome.Mutter.IdleMonitor", "/org/gnome/Mutter/IdleMonitor/Core", "org.gnome.Mutter.IdleMonitor"
-#: Seconds before an X server that did not answer is called again.
+#: Pause before the retry of an absent X server, in seconds.
 _REST = 10.0
 
 
 class X11:
-    """The X server that $DISPLAY names. It knows to the millisecond, also for programs that only ask now and then.
+    """The X server of $DISPLAY. It reports the idle time in milliseconds, also to programs that poll.
 
-    An X server that is stopped answers nothing, and holds the thread that asks: the native core closes a machine whose
-    sensors say nothing for ten seconds.
+    A stopped X server blocks the thread that asks. The native core then closes the machine, because its sensors have
+    reported nothing for ten seconds.
     """
 
     def __init__(self) -> None:
@@ -35,8 +35,8 @@ class X11:
         self._again = 0.0
 
     def idle(self) -> float | None:
-        """Seconds since the last input. None: there is no X server, or it does not answer."""
-        # Xwayland hears only of input to windows of X11.
+        """Seconds since the last input. None: there is no X server, or it gives no answer."""
+        # Xwayland sees only input to X11 windows.
         if not HAS_XLIB or not os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
             return None
         try:
@@ -46,7 +46,7 @@ class X11:
                 self._display = Display()
             found = screensaver.query_info(self._display.screen().root)
             return float(found.idle) / 1000
-        except Exception:  # python-xlib lets errors of sockets and of its parser through
+        except Exception:  # python-xlib passes on errors of sockets and of its parser
             self._close()
             return None
 
@@ -60,15 +60,15 @@ class X11:
 
 
 class Desktop:
-    """The desktop of this account, and of others through logind."""
+    """The desktop of this account, and those of other accounts through logind."""
 
     def __init__(self) -> None:
         self._x11, self._system, self._session = X11(), Bus("SYSTEM"), Bus("SESSION")
-        #: logind's IdleSinceHint: it is asked once for each time of idleness.
+        #: logind's IdleSinceHint, read once for each idle period.
         self._since: float | None = None
 
     def idle(self) -> float | None:
-        """Seconds since the last input. None: nothing tells."""
+        """Seconds since the last input. None: no source reports it."""
         found = self._x11.idle()
         if found is None and os.environ.get("DBUS_SESSION_BUS_ADDRESS"):
             milliseconds = self._session.call(*_MUTTER, "GetIdletime")
@@ -76,13 +76,13 @@ class Desktop:
         return self._by_logind() if found is None else found
 
     def is_metered(self) -> bool:
-        """Whether NetworkManager calls the network metered, or guesses so."""
+        """Whether NetworkManager reports the network as metered, or guesses it."""
         at = "org.freedesktop.NetworkManager", "/org/freedesktop/NetworkManager", "org.freedesktop.NetworkManager"
         return self._system.get(*at, "Metered") in (1, 3)
 
     def _by_logind(self) -> float | None:
-        """The time in which all sessions are idle. A desktop says that its session is, some minutes after the last
-        key."""
+        """The time for which all sessions have been idle. A desktop marks its session as idle some minutes after the
+        last key."""
         is_idle = self._system.get(*_LOGIND, "IdleHint")
         if is_idle is not True:
             self._since = None
@@ -95,14 +95,14 @@ class Desktop:
 
 
 def is_there() -> bool:
-    """Whether this machine has a graphical display: then terminals do not tell whether somebody uses it."""
+    """Whether this machine has a graphical display. If so, terminals alone do not show whether it is in use."""
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         return True
     return any(Path("/tmp/.X11-unix").glob("X*")) or any(Path("/run/user").glob("*/wayland-*"))
 
 
 def lacks() -> str | None:
-    """What is to be installed before a desktop can be observed, for people. None: nothing."""
+    """The packages that are missing to observe a desktop, in words for people. None: no package is missing."""
     if not is_there() or (HAS_JEEPNEY and HAS_XLIB):
         return None
     return "this machine has a desktop, which is observed with: pip install 'phalanx-grid[desktop]'"

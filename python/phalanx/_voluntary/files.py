@@ -1,4 +1,4 @@
-"""Files for the owner's account alone, written in one step."""
+"""Files for the owner's account alone, written atomically."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 from phalanx import _native
 
-#: Others must not read what runs on the machine, for whom.
+#: Other accounts must not read which users' programs run on the machine.
 _MODE = 0o700
 
 
 def write(file: Path, text: str) -> None:
-    """Writes a file, in a folder that is made if there is none. A reader never finds half of it."""
+    """Writes a file atomically, so that no reader finds a part of it. Creates its folder if it is missing."""
     file.parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
     with _native.LockedFolder(file.parent) as locked:
         locked.replace(file, text + "\n")

@@ -11,11 +11,11 @@ from phalanx._voluntary import desktop
 
 _POWER = Path("/sys/class/power_supply")
 _STAT = Path("/proc/stat")
-#: Seconds between two looks at power and network, which change seldom.
+#: Polling interval of power and network, in seconds. They change seldom.
 _SELDOM = 2.0
-#: Fewest seconds over which load is measured: the kernel counts in steps of 10 ms.
+#: Shortest period over which load is measured, in seconds, because the kernel counts in steps of 10 ms.
 _LEAST = 1.0
-#: Times that are later than now by more seconds were taken before the clock was set.
+#: Tolerance for times in the future, in seconds. Later times are from before the clock was set.
 _CLOCKS = 60.0
 
 
@@ -36,21 +36,21 @@ class LinuxSensors:
         return min(found, default=None)
 
     def load(self, own: Callable[[], float]) -> float | None:
-        """The cores that others use."""
+        """The cores that programs of others use."""
         return self._load.look(own)
 
     def on_battery(self) -> bool:
-        """Whether a battery of the machine is discharged, and no mains is connected."""
+        """Whether a battery of the machine discharges, and no mains is connected."""
         self._look_seldom()
         return self._on_battery
 
     def is_metered(self) -> bool:
-        """Whether NetworkManager says so."""
+        """Whether NetworkManager reports the network as metered."""
         self._look_seldom()
         return self._is_metered
 
     def lacks(self) -> str | None:
-        """The optional packages, where a desktop needs them."""
+        """The optional packages that are missing to observe the desktop."""
         return desktop.lacks()
 
     def _look_seldom(self) -> None:
@@ -61,15 +61,15 @@ class LinuxSensors:
 
 
 def idle_of_terminals() -> float | None:
-    """Seconds since a terminal was read last. None: there is none.
+    """Seconds since the last input at a terminal. None: there is no terminal.
 
-    The kernel sets the time of access of a terminal when input is read from it, in steps of eight seconds.
+    The kernel sets the access time of a terminal when a program reads input from it, in steps of eight seconds.
     """
     times = []
     for file in [*Path("/dev").glob("tty[0-9]*"), *Path("/dev/pts").glob("[0-9]*")]:
         try:
             times.append(file.stat().st_atime)
-        except OSError:  # it was closed
+        except OSError:  # the terminal was closed
             continue
     now = time.time()
     ages = [now - found for found in times if found <= now + _CLOCKS]
@@ -77,14 +77,14 @@ def idle_of_terminals() -> float | None:
 
 
 class Load:
-    """The processor time that others use, from the counters of the kernel."""
+    """The load of others: their processor time, from the counters of the kernel."""
 
     def __init__(self) -> None:
         self._before: tuple[float, float] | None = None
         self._found: float | None = None
 
     def look(self, own: Callable[[], float]) -> float | None:
-        """The cores that others have used between the last two measurements. None: there was one only."""
+        """The cores that others have used between the last two measurements. None: there was only one."""
         now = time.monotonic()
         if self._before is not None and now - self._before[0] < _LEAST:
             return self._found
@@ -103,7 +103,8 @@ def busy_seconds() -> float:
 
 
 def runs_on_battery(folder: Path = _POWER) -> bool:
-    """Whether a battery of the machine is discharged, and no mains is connected. Batteries of a mouse do not count."""
+    """Whether a battery of the machine discharges, and no mains is connected. Batteries of devices like a mouse do not
+    count."""
     if not folder.is_dir():
         return False
     supplies = [*folder.iterdir()]

@@ -1,6 +1,6 @@
-"""The owner's pause: a file in the home folder that every executor of the account looks at, twice a second.
+"""The owner's pause: a file in the home folder, which every executor of the account polls at least twice a second.
 
-A file needs no hub, no port and no rights, it outlives executors, and it is the same on every system.
+A file needs no hub, no port and no rights. It outlives executors, and works on every system.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _LONGEST = 1 << 12
 
 
 class Pause(NamedTuple):
-    """A pause, by the system's clock. ``until`` is None: until the owner resumes."""
+    """A pause, by the system's clock. If ``until`` is None, it lasts until the owner resumes."""
 
     since: float
     until: float | None
 
 
 def pause(seconds: float | None) -> Pause:
-    """Pauses all executors of this account, for so long or until they are resumed."""
+    """Pauses all executors of this account for ``seconds``. None: until the owner resumes."""
     since = time.time()
     made = Pause(since, None if seconds is None else since + seconds)
     write(home() / _FILE, json.dumps(made._asdict()))
@@ -34,14 +34,14 @@ def pause(seconds: float | None) -> Pause:
 
 
 def resume() -> bool:
-    """Ends the pause. Whether there was one."""
+    """Ends the pause. Returns whether there was one."""
     was_paused = paused() is not None
     (home() / _FILE).unlink(missing_ok=True)
     return was_paused
 
 
 def paused() -> Pause | None:
-    """The pause that goes on now. A file that cannot be read counts as one, because its owner has made it."""
+    """The current pause. A file that cannot be read counts as a pause, because the owner has made it."""
     try:
         made = _read(home() / _FILE)
     except (FileNotFoundError, IdentityError):  # an account without a home folder cannot pause

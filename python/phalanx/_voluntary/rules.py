@@ -1,4 +1,4 @@
-"""The owner's rules, as the native core takes them, as files keep them, and as people read them."""
+"""The owner's rules, in the forms for the native core, for files, and for people."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ _DAY = 24 * 60
 
 
 class Rules(NamedTuple):
-    """When a machine works for others. The default is always.
+    """The rules by which a machine works for others. By default, it always does.
 
-    ``idle_after``: only when nobody has used it for so many seconds. ``most_load``: only while the owner's programs use
-    at most so many cores. ``hours``: only at these parts of the day, in minutes from midnight, local time.
+    ``idle_after``: it works only after so many seconds without input. ``most_load``: it works only while the owner's
+    programs use at most so many cores. ``hours``: it works only at these parts of the day, in minutes from midnight,
+    local time.
     """
 
     idle_after: float | None = None
@@ -23,7 +24,7 @@ class Rules(NamedTuple):
     on_metered: bool = True
 
     def words(self) -> list[str]:
-        """The rules for people; none for a machine that always works."""
+        """The rules in words for people. The list is empty for a machine that always works."""
         found = []
         if self.idle_after is not None:
             found.append(f"when nobody has used it for {self.idle_after:g} s")
@@ -47,7 +48,7 @@ def read_hours(word: str) -> tuple[int, int]:
 
 
 def hours_word(hours: tuple[int, int]) -> str:
-    """The same as it is written.
+    """The word for these minutes.
 
     Examples
     --------
@@ -58,12 +59,12 @@ def hours_word(hours: tuple[int, int]) -> str:
 
 
 def to_json(rules: Rules) -> dict[str, Any]:
-    """The rules as a file keeps them."""
+    """The rules in the form of a file."""
     return {**rules._asdict(), "hours": [*map(hours_word, rules.hours)]}
 
 
 def from_json(told: Any) -> Rules:
-    """The rules that a file keeps. Raises ValueError if it has none."""
+    """The rules of a file. Raises ValueError if it has none."""
     if not isinstance(told, dict) or set(told) != set(Rules._fields):
         raise ValueError("it has no rules")
     idle_after, most_load, hours = told["idle_after"], told["most_load"], told["hours"]

@@ -1,4 +1,4 @@
-"""What can be seen of a machine's use. Each system has its own way to ask; the rest knows only :class:`Sensors`."""
+"""Sensors of a machine's use. Each system has its own class, behind the protocol :class:`Sensors`."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Protocol
 
 
 class Sensors(Protocol):
-    """Looks at a machine. Every question is answered within a second, or with None. They are asked from one thread."""
+    """Observes a machine. Sensors should answer within a second, or return None. One thread calls them."""
 
     def idle(self) -> float | None:
-        """Seconds since the last key or movement of the mouse. None: nothing tells."""
+        """Seconds since the last keyboard or mouse input. None: no source reports it."""
 
     def load(self, own: Callable[[], float]) -> float | None:
-        """The cores that programs of others use, averaged over a second or longer. None: nothing tells yet.
+        """The cores that programs of others use, averaged over a second or longer. None: there is no measurement yet.
 
-        ``own`` tells the processor time, in seconds, that the executor and all that it has started have used so far.
+        ``own`` returns the processor time, in seconds, of the executor and all its descendants so far.
         """
 
     def on_battery(self) -> bool:
         """Whether the machine runs on battery."""
 
     def is_metered(self) -> bool:
-        """Whether its network is metered."""
+        """Whether the machine's network is metered."""
 
     def lacks(self) -> str | None:
-        """What is to be installed before :meth:`idle` can tell, for people. None: nothing."""
+        """The packages that :meth:`idle` needs and that are missing, in words for people. None: no package is
+        missing."""
 
 
 def sensors_here() -> Sensors:
-    """The sensors of this system. Raises NotImplementedError where there are none yet."""
+    """The sensors of this system. Raises NotImplementedError if it has none yet."""
     if sys.platform != "linux":
         raise NotImplementedError(f"nothing tells yet on {sys.platform} whether somebody uses the machine")
-    from phalanx._voluntary.linux import LinuxSensors  # with the libraries that ask the desktop
+    from phalanx._voluntary.linux import LinuxSensors  # imports the libraries for the desktop
 
     return LinuxSensors()

@@ -1,4 +1,4 @@
-"""The thread of an executor that looks at its machine, at the owner's pause, and writes the books."""
+"""The watch of an executor: a thread that polls sensors and the owner's pause, and writes the books."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from phalanx.errors import IdentityError
 
 _log = logging.getLogger("phalanx")
 
-#: Seconds between two looks of an open machine with rules: a key is noticed within this time.
+#: Polling interval of an open machine with rules, in seconds. It bounds the reaction to a key.
 _LOOK = 0.2
-#: The same of a machine that is closed, or has no rules.
+#: Polling interval of a machine that is closed, or needs no sensors, in seconds.
 _SELDOM = 0.5
-#: Seconds between two bookings.
+#: Interval of bookings, in seconds.
 _BOOK = 60.0
-#: Seconds to wait for the thread, which may wait for the system.
+#: Timeout for the end of the thread, in seconds, because a call of the system may block it.
 _PATIENCE = 2.0
 
 
 class Watching:
-    """Watches for an executor until it is closed. ``told``: what the owner is told about it beside what it runs."""
+    """Watches over an executor's machine until it is closed. ``told``: further facts for the owner's books."""
 
     def __init__(
         self, service: _native.Executor, rules: Rules, sensors: Sensors | None, told: dict[str, Any] | None = None
@@ -64,9 +64,9 @@ class Watching:
         return _SELDOM if self._closed is not None or self._sensors is None else _LOOK
 
     def _look(self) -> bool:
-        """Looks once. Whether the machine has opened or closed, or is closed for another reason."""
+        """Observes once. Returns whether the machine has opened, closed, or changed its reason."""
         is_paused, rules, now = paused() is not None, self._rules, datetime.now()
-        sensors = None if is_paused else self._sensors  # a desktop that hangs must not delay a pause
+        sensors = None if is_paused else self._sensors  # because a desktop that hangs must not delay a pause
         idle = None if sensors is None or rules.idle_after is None else sensors.idle()
         counts_load = rules.most_load is not None or (rules.idle_after is not None and idle is None)
         seen = {
@@ -86,7 +86,7 @@ class Watching:
         return False
 
     def _own_time(self) -> float:
-        """The processor time of this process and of all that it has started."""
+        """The processor time of this process and all its descendants."""
         times = os.times()
         return times.user + times.system + self._service.used()[1]
 
@@ -105,7 +105,7 @@ class Watching:
 
 
 def _books() -> Books | None:
-    """The books; None where this account has no folder to write in, as in some containers."""
+    """The books. None: this account has no folder to write in, as in some containers."""
     try:
         return Books()
     except (OSError, IdentityError) as error:

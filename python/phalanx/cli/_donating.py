@@ -1,4 +1,4 @@
-"""The options of commands that donate this machine, and how its executor starts and ends."""
+"""Options of commands that donate this machine, and the start and end of its executor."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ T = TypeVar("T")
 GPU = "gpu"
 #: The largest weight of a user: `MOST_WEIGHT` in phalanx-core/src/fairness/mod.rs.
 _MOST_WEIGHT = 1000
-#: Seconds between two looks at signals and the hub: a wait without an end would not hear signals on every system.
+#: Interval in seconds at which the command checks for signals and the hub. Without a timeout, the wait would miss
+#: signals on some systems.
 _LOOK = 0.5
-#: Seconds between two looks at the certificate, which read it: at each of the others they were most of what an
-#: executor at rest computes.
+#: Interval in seconds at which an executor reads its certificate. At the shorter interval above, reading it was most of
+#: the processor time of an idle executor.
 _LOOK_AT_CERTIFICATE = 5.0
 
 
 class Donating(NamedTuple):
-    """What the owner of a machine donates, and to whom."""
+    """The owner's options: the donated resources, and their users."""
 
     interpreters: int | None = None
     accept: tuple[str, ...] = ()
@@ -73,7 +74,7 @@ class Donating(NamedTuple):
 
     @property
     def capacity(self) -> int:
-        """How many interpreters there may be at a time."""
+        """The most interpreters at a time."""
         return self.interpreters or _native.cores()
 
 
@@ -245,7 +246,7 @@ _OPTIONS = (
 
 
 def donates(command: Callable[..., T]) -> Callable[..., T]:
-    """Adds the options that say what is donated; the command has them as `donating`."""
+    """Adds the options of donated machines. The command receives them as `donating`."""
 
     @functools.wraps(command)
     def taking(**all_of: Any) -> T:
@@ -273,20 +274,20 @@ def remember(joined: Joined, donating: Donating) -> None:
 
 
 def start_executor(listen: str, identity: Path | None, donating: Donating, **more: Any) -> _native.Executor:
-    """Starts an executor, and says by which rules its links may be weaker than by default.
+    """Starts an executor. Prints the rules by which its links may be weaker than by default.
 
     Parameters
     ----------
     listen
-        ``host:port``; port 0: any free one.
+        ``host:port``. Port 0: any free port.
     identity
-        Its identity file; None: the one in the home folder.
+        The identity file. None: the file in the home folder.
     donating
-        What is donated.
+        The owner's options.
     **more
-        ``hub``, ``grid``, ``lending``, ``rules`` and ``nice``, as the native core takes them.
+        ``hub``, ``grid``, ``lending``, ``rules`` and ``nice``, for the native core.
     """
-    os.environ.pop(VARIABLE, None)  # what it starts belongs to its users' programs, not to the one that started it
+    os.environ.pop(VARIABLE, None)  # its processes belong to users' programs, not to the one that started the executor
     policy = policy_words(Rules(donating.rules) if donating.rules else "links", donating.trusted)
     directory = donating.directory or _serve.directory_of(listen)
     spaces = None
@@ -335,14 +336,14 @@ def start_executor(listen: str, identity: Path | None, donating: Donating, **mor
 
 
 def announce(service: _native.Executor) -> None:
-    """Says that an executor is ready."""
+    """Prints that an executor is ready."""
     click.echo(f"listening on {service.address} as {service.name}")
     limits = ", ".join(service.limits)
     click.echo(f"cage: {service.cage}" + (f"; limits: {limits}" if limits else ""))
 
 
 class Ending:
-    """Hears SIGINT and SIGTERM from its beginning on, and waits for one of them."""
+    """Handles SIGINT and SIGTERM from its creation on, and waits for one of them."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -350,11 +351,11 @@ class Ending:
             signal.signal(number, lambda *_: self._stop.set())
 
     def wait(self, executor: _native.Executor | None = None, hub: _native.Hub | None = None) -> None:
-        """Waits for the end. An executor looks after its certificate meanwhile. Raises IdentityError if it or the hub
-        is no member of its grid any more, and SpaceError if the hub cannot store what it decides."""
+        """Waits for the end. Meanwhile the executor checks its certificate. Raises IdentityError if the executor or the
+        hub is no longer a member of its grid. Raises SpaceError if the hub cannot store its decisions."""
         looked = -_LOOK_AT_CERTIFICATE
         while not self._stop.wait(_LOOK):
-            if hub is not None and hub.expelled is not None:  # first: a hub that was expelled also stores nothing
+            if hub is not None and hub.expelled is not None:  # first: an expelled hub also cannot store decisions
                 raise IdentityError(f"this is no hub of the grid any more: {hub.expelled}")
             if hub is not None and hub.has_failed:
                 raise SpaceError("the hub has ended, because it cannot write to its folder; its output says why")

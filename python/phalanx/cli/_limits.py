@@ -1,4 +1,4 @@
-"""What users' processes may use of a machine that is donated, as its owner says it."""
+"""The owner's limits for users' processes on a donated machine."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ NAMES = {
 EVERYWHERE = "all"
 #: The file of the limits, in the folder of a grid.
 _FILE = "limits.json"
-#: What is left to the owner of the machine who says nothing: this part of the memory, and at least so many bytes.
+#: Memory that the owner keeps by default: one part in ``_RESERVE``, and at least ``_LEAST`` bytes.
 _RESERVE, _LEAST = 10, 1 << 30
-#: The least that can be said: an interpreter without any library has about 20 MB.
+#: The lowest limit for memory or disk, in bytes. An interpreter without any library has about 20 MB.
 _LEAST_SIZE = 64 << 20
 
 
@@ -81,22 +81,22 @@ def settings(
     processes: int | None = None,
     disk: int | None = None,
 ) -> dict[str, int | None]:
-    """The limits as the native core reads them.
+    """The limits, in the form of the native core.
 
     Parameters
     ----------
     places
-        How many interpreters and ranks there are at a time.
+        The number of interpreters and ranks at a time.
     memory
-        Bytes for all of them; None: what the owner does not need.
+        Bytes for all of them. None: the machine's memory without the owner's part.
     program_memory
-        Bytes for each; None: an even part of the memory that the owner has said.
+        Bytes for each. None: an even part of ``memory``, if that is given.
     cpu
         Percent of all processors.
     processes
         Processes and threads.
     disk
-        Bytes of files; None: nine tenths of what is free now.
+        Bytes of files. None: nine tenths of the free space.
     """
     if memory is not None and program_memory is None:
         program_memory = memory // places
@@ -111,12 +111,12 @@ def settings(
 
 
 def _left(memory: int) -> int:
-    """What users may have of a machine with so much memory."""
+    """The memory for users of a machine with so much memory."""
     return max(memory - max(memory // _RESERVE, _LEAST), memory // 2)
 
 
 def _free() -> int | None:
-    """What users may have of the disk with their programs' folders. None: the system does not say what is free."""
+    """The space for users on the disk with their programs' folders. None: the system does not report the free space."""
     with suppress(OSError):
         return max(shutil.disk_usage(tempfile.gettempdir()).free // 10 * 9, _LEAST_SIZE)
     return None

@@ -1,4 +1,4 @@
-"""The options that say when a machine works for others, how they are remembered, and the watch over its owner."""
+"""Options for the owner's rules, their storage between starts, and the watch over the machine."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from phalanx.errors import IdentityError
 
 #: The file of the rules, in the folder of a grid.
 _FILE = "rules.json"
-#: Seconds without a key or a movement of the mouse, where the owner says nothing else.
+#: Default of ``--idle-after``, in seconds.
 _IDLE_AFTER = 300
 _DAY = 24 * 3600
-#: The most niceness that a system has.
+#: The highest niceness.
 _MOST_NICE = 19
 
 
 class Voluntary(NamedTuple):
-    """What the owner has said. None and nothing: as before."""
+    """The owner's options. If all options for rules are None or empty, the earlier rules stay."""
 
     when_idle: bool | None = None
     idle_after: int | None = None
@@ -38,11 +38,11 @@ class Voluntary(NamedTuple):
 
     @property
     def is_said(self) -> bool:
-        """Whether the owner has said anything."""
+        """Whether the owner has given any option for rules."""
         return self._replace(nice=None) != Voluntary()
 
     def rules(self) -> Rules:
-        """The rules. Raises click.UsageError for what contradicts itself."""
+        """The rules. Raises click.UsageError for options that contradict each other."""
         if not self.when_idle and (self.idle_after is not None or self.on_battery or self.on_metered):
             raise click.UsageError("--idle-after, --on-battery and --on-metered are for --when-idle")
         hours = (*map(read_hours, filter(None, self.hours)),)
@@ -51,7 +51,7 @@ class Voluntary(NamedTuple):
         return Rules(self.idle_after or _IDLE_AFTER, self.most_load, hours, self.on_battery, self.on_metered)
 
     def niceness(self, rules: Rules) -> int:
-        """By how much users' processes are nicer than the executor."""
+        """The niceness that users' processes have above the executor's."""
         return self.nice if self.nice is not None else _MOST_NICE if rules.idle_after is not None else 0
 
 
@@ -108,14 +108,14 @@ OPTIONS = (
 
 
 def rules_of(joined: Joined | None, said: Voluntary) -> Rules:
-    """The rules that the owner says now, or has said at an earlier start.
+    """The rules of this start, or of an earlier one.
 
     Raises
     ------
     click.UsageError
-        They contradict themselves, or this system cannot keep them.
+        The options contradict each other, or this system has no sensors for them.
     IdentityError
-        The file that has the earlier ones is damaged.
+        The file with the earlier rules is damaged.
     """
     rules = said.rules() if said.is_said or joined is None else _before(joined)
     _sensors(rules)
@@ -123,19 +123,19 @@ def rules_of(joined: Joined | None, said: Voluntary) -> Rules:
 
 
 def remember(joined: Joined, rules: Rules) -> None:
-    """Keeps the rules for the next start."""
+    """Stores the rules for the next start."""
     if _before(joined) != rules:
         replace(joined.folder / _FILE, json.dumps(to_json(rules)) + "\n")
 
 
 def native(rules: Rules, said: Voluntary) -> dict[str, Any]:
-    """What the native core is told: the rules, and the niceness of users' processes."""
+    """The parameters for the native core: the rules, and the niceness of users' processes."""
     return {"rules": {**rules._asdict(), "hours": [*rules.hours]}, "nice": said.niceness(rules)}
 
 
 @contextmanager
 def watching(service: _native.Executor, rules: Rules, grid: str | None = None) -> Iterator[None]:
-    """Watches over the machine of an executor: its use, its owner's pause, and what users use of it."""
+    """Watches over the machine of an executor: its use, its owner's pause, and its users' usage."""
     from phalanx._voluntary.watching import Watching
 
     watching = Watching(service, rules, _sensors(rules), {"grid": grid})
@@ -160,7 +160,7 @@ def _before(joined: Joined) -> Rules:
 
 
 def _sensors(rules: Rules) -> Sensors | None:
-    """What observes the machine; None: the rules need nothing."""
+    """The sensors of the machine. None: the rules need none."""
     if rules._replace(hours=()) == Rules():
         return None
     try:

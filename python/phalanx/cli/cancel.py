@@ -1,4 +1,4 @@
-"""``phalanx cancel``: end jobs before they have ended by themselves."""
+"""``phalanx cancel``: end jobs before their time."""
 
 from __future__ import annotations
 

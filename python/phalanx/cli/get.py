@@ -1,4 +1,4 @@
-"""``phalanx get``: bring back what a job has left."""
+"""``phalanx get``: fetch the outputs and logs of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``phalanx here``: what this machine does for others, as its owner sees it."""
+"""``phalanx here``: the work of this machine for others, for its owner."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from phalanx.cli._examples import examples
 from phalanx.cli._numbers import in_bytes
 from phalanx.cli._streams import printable
 
-#: Seconds to wait for the answers of executors, which look twice a second.
+#: Timeout for the answers of executors, in seconds. They poll at least twice a second.
 _PATIENCE = 3.0
-#: Seconds between two questions of ``--watch``.
+#: Polling interval of ``--watch``, in seconds.
 _INTERVAL = 1.0
-#: One of several.
+#: The singular of each kind of work.
 _ONE = {"interpreters": "interpreter", "ranks": "rank"}
 
 
@@ -54,7 +54,7 @@ def here(watch: bool, as_json: bool) -> None:
 
 
 def ask_here() -> dict[str, Any]:
-    """What the executors of this account tell, as ``--json`` prints it."""
+    """The reports of this account's executors, in the form of ``--json``."""
     executors = [_executor(told) for told in books.asked(_PATIENCE)]
     pause = pausing.paused()
     told = {"since": _moment(pause.since), "until": pause.until and _moment(pause.until)} if pause else None
@@ -68,7 +68,7 @@ def _executor(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _state(found: dict[str, Any]) -> Any:
-    """What differs when something happens: times and sums grow by themselves."""
+    """The part of a report that changes with events. It leaves out times and sums, because these always grow."""
     kinds = [
         [(user["user"], [(it["what"], it["count"]) for it in user["running"]]) for user in executor["users"]]
         for executor in found["executors"]
@@ -132,7 +132,7 @@ def _clock(moment: str) -> str:
 
 
 def _time(seconds: float) -> str:
-    """A time for people."""
+    """A duration in words for people."""
     return (
         f"{seconds:.1f} s"
         if seconds < 60

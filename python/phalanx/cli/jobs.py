@@ -1,4 +1,4 @@
-"""``phalanx jobs``: what became of jobs."""
+"""``phalanx jobs``: the states and results of jobs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from phalanx.cli._numbers import Count, in_bytes
 from phalanx.cli._streams import printable
 from phalanx.errors import RecruitError
 
-#: Seconds between two questions of ``--watch``.
+#: Polling interval of ``--watch``, in seconds.
 _INTERVAL = 1.0
-#: Columns where there is no terminal.
+#: Width of a table without a terminal, in columns.
 _WIDTH = 120
 #: Most jobs and processes in a table.
 _MOST_SHOWN = 200
@@ -121,7 +121,7 @@ def _show_processes(job: dict[str, Any]) -> None:
 
 
 def _exit(ended: Any) -> str:
-    """How a run has ended, in a word."""
+    """The end of a run, in a word."""
     if isinstance(ended, str):
         return ended.lower()
     ((kind, value),) = ended.items()

@@ -1,4 +1,4 @@
-"""``phalanx logs``: what the processes of a job write."""
+"""``phalanx logs``: the logs of a job's processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx.cli._joined import JOINED
 from phalanx.cli._processes import PROCESS, Process
 from phalanx.errors import RecruitError
 
-#: Seconds between two looks at a process that runs.
+#: Polling interval of a running process, in seconds.
 _PAUSE = 0.3
 
 

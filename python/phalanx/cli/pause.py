@@ -1,4 +1,4 @@
-"""``phalanx pause`` and ``phalanx resume``: the owner takes the machine back for a while."""
+"""``phalanx pause`` and ``phalanx resume``: the owner reclaims the machine for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``phalanx report``: who computed what for whom in a grid."""
+"""``phalanx report``: the history of a grid, by user, machine, day and kind of work."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from phalanx.cli._joined import JOINED
 from phalanx.cli._numbers import Count
 from phalanx.cli._streams import printable
 
-#: Most days that can be asked for: ten years.
+#: Most days of a report: ten years.
 _MOST = 3660
 _EPOCH = date(1970, 1, 1)
 _DAYS = 30
-#: Columns of a table that goes to no terminal.
+#: Width of a table without a terminal, in columns.
 _WIDTH = 120
 
 
 class Use(NamedTuple):
-    """What a user has used of a machine on a day, by one kind of work.
+    """A user's usage of a machine on a day, by one kind of work.
 
     Attributes
     ----------
     day : date or None
-        The day (UTC); None: all days that the hub does not keep one by one any more.
+        The day (UTC). None: all days that the hub no longer keeps one by one.
     machine, user, what : str
-        Who computed, for whom, and what: interpreters, ranks or jobs.
+        The machine, the user, and the kind of work: interpreters, ranks or jobs.
     places, processor : float
-        Seconds of places, and of processors.
+        Place time and processor time, in seconds.
     energy : float
-        Joules; 0: the machine does not tell.
+        Joules. 0: the machine does not measure energy.
     started : int
-        How many processes were started.
+        The number of started processes.
     """
 
     day: date | None
@@ -123,7 +123,8 @@ def _for_json(uses: Iterable[Use], offered: Iterable[tuple[date | None, str, flo
 
 
 def _print(key: str, uses: list[Use], offered: list[tuple[date | None, str, float]]) -> None:
-    """Prints a table with a line for each user, machine, day or kind of work, those with most hours first."""
+    """Prints a table with a line for each user, machine, day or kind of work. Days are in order; other lines are sorted
+    by used hours, the most first."""
     of: Callable[[Use], str] = lambda use: str(getattr(use, key) or "before")  # noqa: E731
     names = {of(use) for use in uses}
     given: dict[str, float] = {}

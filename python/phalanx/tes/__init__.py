@@ -1,4 +1,4 @@
-"""The Task Execution Service of a grid: workflow engines submit their tasks to it, and machines of the grid run them.
+"""The Task Execution Service of a grid. Workflow engines submit tasks to it, and machines of the grid run them.
 
-It speaks TES 1.1 of the Global Alliance for Genomics and Health, as Snakemake, Nextflow, cwl-tes and py-tes do.
+It implements TES 1.1 of the Global Alliance for Genomics and Health, which Snakemake, Nextflow, cwl-tes and py-tes use.
 """

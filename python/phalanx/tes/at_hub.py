@@ -1,4 +1,4 @@
-"""The jobs of a hub, as the service uses them: for each of the grid's users."""
+"""The queue of a hub's jobs, for the service. It acts for each user of the grid."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from phalanx.tes.document import DocumentError
 from phalanx.tes.files import Opened
 from phalanx.tes.jobs import Job, Progress
 
-#: Bytes of a piece of a file.
+#: Bytes per read of a file.
 _PIECE = 1 << 20
-#: Longest name of a job, in characters. A character has 4 bytes at most, and a name 200.
+#: Longest name of a job, in characters, because a character has at most 4 bytes and a name at most 200.
 _LONGEST_NAME = 50
-#: The only index of a job that is no array.
+#: The only index of a job that is not an array.
 _INDEX = 0
 
 
@@ -26,19 +26,19 @@ class AtHub:
     Parameters
     ----------
     native
-        The hub, asked by itself.
+        The hub, which runs in this process.
     """
 
     def __init__(self, native: Any) -> None:
         self._native = native
 
     def user_of(self, token: str) -> str | None:
-        """Whose token this is; None: nobody's.
+        """The user of a token. None: the token is invalid.
 
         Parameters
         ----------
         token
-            What a client has shown.
+            The token that a client has presented.
 
         Returns
         -------
@@ -66,18 +66,18 @@ class AtHub:
         ]
         try:
             return str(self._ask(user, "Submit", spec=spec)["job"])
-        except ContractError as error:  # asking again does not help
+        except ContractError as error:  # a retry would fail too
             raise DocumentError(str(error)) from error
 
     def _kept(self, user: str, given: bytes | Opened) -> Any:
-        """Brings an input to the contents of jobs."""
+        """Stores an input in the contents of jobs."""
         if isinstance(given, bytes):
             return json.loads(self._native.keep_bytes(user, given))
         with given as descriptor:
             return json.loads(self._native.keep_file(user, descriptor))
 
     def progress(self, user: str, job: str) -> Progress:
-        """How a job is."""
+        """The progress of a job."""
         row = self._ask(user, "Show", job=int(job))["row"]
         processes = self._ask(user, "Processes", job=int(job), after=None)["rows"]
         process: dict[str, Any] = processes[0] if processes else {"outcome": None, "executor": None, "why": ""}
@@ -96,7 +96,7 @@ class AtHub:
         self._ask(user, "Cancel", job=int(job), index=None)
 
     def read(self, user: str, job: str, name: str) -> Iterator[bytes]:
-        """A file that has come back, in pieces."""
+        """The bytes of an output, in pieces."""
         processes = self._ask(user, "Processes", job=int(job), after=None)["rows"]
         outputs = {output["name"]: output["content"] for output in processes[0]["outcome"]["outputs"]}
         content, start = json.dumps(outputs[name]), 0

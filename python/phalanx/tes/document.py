@@ -1,7 +1,7 @@
-"""A task as a client of the Task Execution Service (TES 1.1) writes it, checked at the edge.
+"""Parses and checks the document of a task (TES 1.1), as clients send it.
 
 In this package *task* and *executor* are the words of TES: a task has inputs, outputs, and executors, which are
-commands that run one after the other. What runs a task on machines of the grid is a job.
+commands that run one after the other. A job runs a task on machines of the grid.
 
 Source: GA4GH, Task Execution Service 1.1, https://ga4gh.github.io/task-execution-schemas/docs/
 """
@@ -21,14 +21,14 @@ T = TypeVar("T")
 LONGEST = 4 << 20
 #: Most inputs, outputs, executors, volumes, tags, or variables of an executor; most arguments of a command.
 MOST = 1000
-#: Longest text that is no content, in characters.
+#: Longest text other than a content, in characters.
 LONGEST_TEXT = 32_768
 #: The largest amount of a resource.
 MOST_AMOUNT = 1_000_000
 
 
 class DocumentError(PhalanxError):
-    """A document that is no task, or asks for what is not there."""
+    """A document is not a valid task, or names something that does not exist."""
 
 
 def read_task(text: bytes) -> dict[str, Any]:
@@ -37,17 +37,17 @@ def read_task(text: bytes) -> dict[str, Any]:
     Parameters
     ----------
     text
-        JSON, as a client has sent it.
+        The JSON document that a client has sent.
 
     Returns
     -------
     dict
-        The task. It has only fields that TES knows, without those that the server fills in. Lists are there, if empty.
+        The task. It has only fields of TES, without those that the server fills in. Missing lists become empty lists.
 
     Raises
     ------
     DocumentError
-        It is no task. The error names the field.
+        The document is not a valid task. The error names the field.
     """
     if len(text) > LONGEST:
         raise DocumentError(f"the task has {len(text)} bytes, and may have {LONGEST}")
@@ -153,7 +153,7 @@ def _resources(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path has wildcards of POSIX.
+    """Whether a path has POSIX wildcards (a glob).
 
     Parameters
     ----------

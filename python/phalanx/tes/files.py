@@ -1,4 +1,4 @@
-"""The files that inputs and outputs of TES tasks name by URLs."""
+"""Files that inputs and outputs of TES tasks name by URLs."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from urllib.parse import quote, unquote, urlsplit
 from phalanx.tes.document import MOST, DocumentError
 from phalanx.tes.jobs import within
 
-#: URLs that the job itself reads, on its machine.
+#: Schemes of URLs that the job itself fetches, on its machine.
 FETCHED = ("http", "https")
-#: How files and folders are opened: no symbolic link, and not for programs that this process starts.
+#: Flags for opening: follow no symbolic link, and close on exec.
 _OPENED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-#: Longest name of a file, in bytes.
+#: Longest file name, in bytes.
 _LONGEST_NAME = 255
 
 
 class Folder(NamedTuple):
-    """A folder of this machine that tasks may name.
+    """A served folder of this machine, which tasks may name.
 
     Attributes
     ----------
     path : Path
         The folder, without symbolic links.
     writable : bool
-        Whether outputs may be written there.
+        Whether the service may write outputs into it.
     descriptor : int
-        The opened folder. What is beneath it is found from here.
+        The descriptor of the folder. Paths beneath it are resolved from here.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class Folder(NamedTuple):
 
 
 class Opened:
-    """A file beneath a folder that is served, which is opened for a while.
+    """A context manager that opens a file beneath a served folder.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Opened:
 
     def __enter__(self) -> int:
         with _beneath(self._folder, self._path.parent) as parent:
-            # A pipe without a writer would keep all tasks waiting.
+            # Without O_NONBLOCK, a named pipe without a writer would block all tasks.
             self._descriptor = os.open(self._path.name, os.O_RDONLY | os.O_NONBLOCK | _OPENED, dir_fd=parent)
         return self._descriptor
 
@@ -66,8 +66,8 @@ class Opened:
 
 @contextmanager
 def _beneath(folder: Folder, path: Path, *, makes: bool = False) -> Iterator[int]:
-    """A folder beneath one that is served, opened. A part that has become a symbolic link since its path was checked is
-    refused."""
+    """Opens a folder beneath a served one. Refuses a part that has become a symbolic link since the check of its
+    path."""
     descriptor = os.dup(folder.descriptor)
     try:
         for part in path.relative_to(folder.path).parts:
@@ -83,12 +83,12 @@ def _beneath(folder: Folder, path: Path, *, makes: bool = False) -> Iterator[int
 
 
 class Folders:
-    """The folders of this machine that tasks may read, and write. Nothing outside of them is touched.
+    """The folders of this machine that tasks may read and write (an allow list).
 
     Parameters
     ----------
     folders
-        Each one, as ``FOLDER:ro`` or ``FOLDER:rw``.
+        The folders, each as ``FOLDER:ro`` or ``FOLDER:rw``.
     """
 
     def __init__(self, folders: Iterable[str]) -> None:
@@ -102,7 +102,7 @@ class Folders:
             self.all.append(Folder(folder, rights == "rw", opened))
 
     def check(self, task: dict[str, Any]) -> None:
-        """Checks that the URLs of a task can be used, and says which cannot, and why.
+        """Checks that the service can use the URLs of a task.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class Folders:
             self._path(entry["url"], f"outputs[{number}].url", writes=True)
 
     def inputs(self, task: dict[str, Any]) -> Iterator[tuple[str, bytes | Opened]]:
-        """The inputs of a task that are contents or files of this machine.
+        """The inputs of a task that are inline contents or files of this machine.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Folders:
         Raises
         ------
         DocumentError
-            A file is not there.
+            A file does not exist.
         """
         for number, entry in enumerate(task["inputs"]):
             name, where = within(entry["path"]), f"inputs[{number}].url"
@@ -148,16 +148,16 @@ class Folders:
                 yield from ((inside, Opened(folder, file)) for inside, file in files)
 
     def write(self, output: dict[str, Any], name: str, pieces: Iterable[bytes]) -> str:
-        """Writes a file that a task has made, as a whole or not at all.
+        """Writes an output of a task atomically.
 
         Parameters
         ----------
         output
-            The output to which it belongs.
+            The output to which the file belongs.
         name
-            The path that the task has seen.
+            The path of the file in the task.
         pieces
-            Its bytes.
+            The bytes of the file.
 
         Returns
         -------
@@ -187,7 +187,7 @@ class Folders:
             os.close(folder.descriptor)
 
     def _path(self, url: str, where: str, *, writes: bool) -> tuple[Folder, Path]:
-        """The file that a URL names, and the folder that it is in."""
+        """The file that a URL names, and the served folder that contains it."""
         parts = urlsplit(url)
         if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
             served = "file:///… and https://…" if not writes else "file:///…"
@@ -219,7 +219,7 @@ def url_of(output: dict[str, Any], path: str) -> str:
     output
         The output.
     path
-        The path that the task has seen.
+        The path of the file in the task.
 
     Returns
     -------
@@ -233,7 +233,7 @@ def url_of(output: dict[str, Any], path: str) -> str:
 
 
 def scheme_of(url: str) -> str:
-    """How a URL begins, in small letters; empty: it is a path.
+    """The scheme of a URL in lower case. Empty: it is a path.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def _file(path: Path, where: str) -> Path:
 
 
 def _whole(path: Path, name: str, where: str) -> Iterator[tuple[str, Path]]:
-    """All files of a folder. Symbolic links are left out: they may lead anywhere."""
+    """All files of a folder. It leaves out symbolic links, because they may lead out of the folder."""
     if not path.is_dir():
         raise DocumentError(f"{where}: there is no folder {path}")
     count = 0

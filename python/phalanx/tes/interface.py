@@ -1,4 +1,4 @@
-"""The interface of the Task Execution Service over HTTP: TES 1.1, its paths, its words, and who may use it."""
+"""The HTTP interface of the Task Execution Service (TES 1.1): routes, parameters, and authentication."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from phalanx.tes.jobs import PARAMETERS
 from phalanx.tes.service import MOST_PAGE, PAGE, Service, UnknownTask
 from phalanx.tes.store import OPEN, OVER
 
-#: Where clients look for the service: TES 1.1, and what older clients write.
+#: Prefixes of the service's URLs: TES 1.1, and the prefix of older clients.
 PREFIXES = ("/ga4gh/tes/v1", "/v1")
 _VIEWS = ("MINIMAL", "BASIC", "FULL")
 _STATES = (*OPEN, *OVER, "UNKNOWN", "PAUSED", "PREEMPTED", "CANCELING")
-#: Most connections at a time, and seconds until one that says nothing is closed.
+#: Most connections at a time, and the timeout of a silent connection, in seconds.
 _MOST_CONNECTIONS, _PATIENCE = 512, 30
 
 
@@ -41,11 +41,11 @@ def application(service: Service, authenticate: Callable[[str], Any], about: dic
     Parameters
     ----------
     service
-        What runs the tasks.
+        The service that runs the tasks.
     authenticate
-        Tells whose token this is; None: nobody's.
+        Returns the user of a token. None: the token is invalid.
     about
-        What service-info says beside what is the same everywhere: ``id``, ``name``, ``storage``.
+        The fields of service-info that depend on the grid: ``id``, ``name``, ``storage``.
 
     Returns
     -------
@@ -67,14 +67,14 @@ def application(service: Service, authenticate: Callable[[str], Any], about: dic
 
 
 class Server:
-    """Serves an application in a thread of its own.
+    """Serves an application in a separate thread.
 
     Parameters
     ----------
     application
-        What answers.
+        The application.
     host, port
-        Where to listen; port 0: any free one.
+        The address to listen on. Port 0: any free port.
     context
         The certificate and its key. None: HTTP without protection.
     """
@@ -102,7 +102,7 @@ class Server:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the server. Requests that are being answered have a second."""
+        """Stops the server. Pending requests have one second to finish."""
         self._server.should_exit = True
         self._thread.join()
 
@@ -140,7 +140,7 @@ class _Listener(socket.socket):
 
 
 class _Patient(H11Protocol):
-    """A connection that is ended if it says nothing for a while after it was opened, or if there are too many."""
+    """A connection with a timeout for its first request. It is closed at once if there are too many connections."""
 
     def connection_made(self, transport: Any) -> None:
         """A client has connected."""
@@ -168,7 +168,7 @@ class _Interface:
         )
 
     async def old_info(self, request: Request) -> Response:
-        """What clients of TES 1.0 ask for, and all that they understand."""
+        """The answer for clients of TES 1.0, with the fields that they understand."""
         await self._user(request)
         return JSONResponse({name: self._about[name] for name in ("name", "storage")})
 
@@ -223,7 +223,7 @@ class _Interface:
 
 
 def _token(header: str) -> str | None:
-    """The token of a request. Clients without tokens write it as the password of any user."""
+    """The token of a request. Clients that support only passwords send it as the password of any user."""
     scheme, _, word = header.partition(" ")
     if scheme.lower() == "bearer":
         return word.strip() or None

@@ -1,4 +1,4 @@
-"""What the service needs of a queue of jobs, and which job runs a task."""
+"""The protocol of a queue of jobs, and the translation of tasks into jobs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple, Protocol
 from phalanx.tes import runner
 from phalanx.tes.document import is_pattern
 
-#: The folder of a job that holds what the task sees as the machine's paths.
+#: The folder of a job with the files that the task sees at absolute paths.
 ROOT = "root"
-#: First parts of paths that machines have. A task gets no folder of its own there but exactly the one that it names.
+#: Top-level folders of machines. Beneath them, the job replaces only the exact folders that a task names.
 _MACHINES = re.compile("bin|boot|dev|etc|home|lib.*|media|opt|proc|root|run|sbin|snap|srv|sys|usr|var")
-#: Parameters of the backend, as service-info lists them: needs, each a word or several with commas.
+#: Backend parameters, as service-info lists them. They are needs: one word, or several with commas.
 PARAMETERS = ("label", "software")
 _GB = 1_000_000_000
 #: The limits of a hub: phalanx-core/src/jobs/check.rs and wire/jobs.rs.
 MOST_OUTPUTS, MOST_SHOWN, LONGEST_PATH = 100, 64, 990
-#: What no task has as its own: phalanx-node/src/cage/view.rs.
+#: Paths that no task can replace: phalanx-node/src/cage/view.rs.
 NEEDED = ("/home", "/opt", "/root", "/srv", "/var")
 WHOLE = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr")
 
@@ -34,11 +34,11 @@ class Job(NamedTuple):
     command : list of str
         The program and its arguments.
     shown : dict
-        The paths at which the process sees folders of the job.
+        The paths at which the process sees folders of the job, and these folders.
     outputs : list of str
-        Patterns of the files, in the folder of the job, that come back.
+        Patterns (globs) of the output files, in the folder of the job.
     cores, memory, software, label
-        What the machine needs. Memory is in bytes.
+        The needs that a machine must meet. Memory is in bytes.
     """
 
     command: list[str]
@@ -51,20 +51,20 @@ class Job(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How a job is.
+    """The progress of a job.
 
     Attributes
     ----------
     state : str
         A state of TES.
     why : str
-        Why it waits, or has ended so. May be empty.
+        The reason for its state. May be empty.
     machine : str
-        The machine that has it or had it last. May be empty.
+        The machine that has it, or had it last. May be empty.
     began, ended : float
-        Seconds since 1970; 0: not yet.
+        Seconds since 1970. 0: not yet.
     files : dict
-        The sizes in bytes of the files that have come back, by their names in the folder of the job.
+        The sizes of the output files in bytes, by their names in the folder of the job.
     """
 
     state: str
@@ -79,17 +79,17 @@ class Jobs(Protocol):
     """A queue of jobs of several users."""
 
     def submit(self, user: str, name: str, key: bytes, job: Job, inputs: Iterator[tuple[str, Any]]) -> str:
-        """Puts a job into the queue. Inputs are names in its folder, each with bytes or with a path. The same key again
-        is the same job. Returns its id."""
+        """Puts a job into the queue. Returns its id. Inputs are names in its folder, each with bytes or a file. ``key``
+        is an idempotency key: a retry with the same key names the same job."""
 
     def progress(self, user: str, job: str) -> Progress:
-        """How a job is."""
+        """The progress of a job."""
 
     def cancel(self, user: str, job: str) -> None:
         """Cancels a job, unless it has ended."""
 
     def read(self, user: str, job: str, name: str) -> Iterator[bytes]:
-        """A file that has come back, in pieces."""
+        """The bytes of an output, in pieces."""
 
 
 def job_of(task: dict[str, Any]) -> Job:
@@ -98,7 +98,7 @@ def job_of(task: dict[str, Any]) -> Job:
     Parameters
     ----------
     task
-        As :func:`~phalanx.tes.document.read_task` has read it.
+        The result of :func:`~phalanx.tes.document.read_task`.
 
     Returns
     -------
@@ -122,12 +122,12 @@ def job_of(task: dict[str, Any]) -> Job:
 
 
 def within(path: str) -> str:
-    """Where a file or folder of a task lies in the folder of its job.
+    """The name of a task's file or folder in the folder of its job.
 
     Parameters
     ----------
     path
-        The path that the task sees.
+        The path in the task.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def _pattern(output: dict[str, Any]) -> str:
 
 
 def _shown(task: dict[str, Any]) -> list[str]:
-    """The paths of the folders that the task must find empty, or with its inputs."""
+    """The paths of folders that must be empty at the start of the task, or contain its inputs."""
     folders = {"/tmp", *task["volumes"]}
     folders.update(_folder_of(entry["path"], entry["type"]) for entry in [*task["inputs"], *task["outputs"]])
     for executor in task["executors"]:

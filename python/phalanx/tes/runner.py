@@ -1,8 +1,7 @@
 """Runs the executors of a TES task on a machine of the grid, one after the other: ``python -m phalanx.tes.runner``.
 
-It is the program of a job. It finds ``task.json`` in its folder, and writes ``log.json``, which says how each executor
-has ended. Paths of the task are there already: the job shows folders of its own at them. Its exit status is that of the
-task.
+It is the program of a job. It reads ``task.json`` in its folder, and writes ``log.json`` with the end of each executor.
+The paths of the task exist already, because the job shows private folders at them. Its exit status is that of the task.
 """
 
 from __future__ import annotations
@@ -18,27 +17,27 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.request import urlopen
 
-#: Where the task is, and the log, in the folder of the job.
+#: The files of the task and of the log, in the folder of the job.
 TASK, LOG = "task.json", "log.json"
-#: Most bytes of the end of a stream in the log.
+#: Bytes of the tail of each stream in the log.
 TAIL = 16_384
-#: Most bytes of the log. Without that, streams are left out.
+#: Longest log, in bytes. A longer log leaves out the streams.
 MOST_LOG = 16 << 20
-#: Seconds without a byte after which an input is given up.
+#: Timeout of an input that sends no bytes, in seconds.
 PATIENCE = 60
-#: The exit status of a command that cannot be run, as a shell has it.
+#: The exit status for a command that cannot run, as in a shell.
 NOT_RUN = 127
-#: The exit status of a command that a signal has ended is its number and this.
+#: The offset of a signal's number in the exit status, as in a shell.
 BY_SIGNAL = 128
 
 
 def main() -> int:
-    """Runs the executors. Stops at the first that fails, unless it says that its errors are to be ignored.
+    """Runs the executors. Stops at the first that fails, unless it has ``ignore_error``.
 
     Returns
     -------
     int
-        The exit status of the executor that has failed; 0: none has.
+        The exit status of the failed executor. 0: none has failed.
     """
     folder = Path.cwd()
     task = json.loads((folder / TASK).read_bytes())
@@ -58,7 +57,7 @@ def main() -> int:
 
 
 def _fetch(url: str, path: Path) -> None:
-    """Reads an input from the network, with no more rights than the task has."""
+    """Fetches an input from the network, with the rights of the task only."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with urlopen(url, timeout=PATIENCE) as answer, path.open("wb") as file:
         shutil.copyfileobj(answer, file)
@@ -98,7 +97,7 @@ def _created(executor: dict[str, Any], name: str, file: Path) -> IO[bytes]:
 
 
 def _tail(file: Path) -> str:
-    """The end of what a command has written; nothing, if it is no plain file any more."""
+    """The tail of a stream. It is empty if the file is not readable any more."""
     try:
         with file.open("rb") as opened:
             opened.seek(max(0, file.stat().st_size - TAIL))

@@ -1,4 +1,4 @@
-"""The service behind the interface: takes tasks, runs each as a job, and brings its outputs to where they belong."""
+"""The service behind the interface: it accepts tasks, runs each as a job, and delivers the outputs to their URLs."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from phalanx.tes.jobs import (
 )
 from phalanx.tes.store import OVER, Kept, Store
 
-#: Seconds between two looks at the tasks that have not ended.
+#: Polling interval of tasks that have not ended, in seconds.
 _LOOK = 0.25
-#: Seconds until a task is tried again whose job, or whose outputs, could not be reached; and the longest such pause.
+#: Exponential backoff of a failed step of a task: the first and the longest pause, in seconds.
 _AGAIN, _LONGEST = 0.5, 30.0
-#: Seconds of failures after which a task is given up.
+#: Timeout of a task whose steps keep failing, in seconds.
 _GIVEN_UP = 3600.0
-#: How many users are served at a time. A large file of one keeps no other one waiting.
+#: Users that are served at a time. So a large file of one user does not block the others.
 _WORKERS = 4
-#: Seconds between two looks for tasks that ended so long ago that they are forgotten.
+#: Interval at which old tasks are removed, in seconds.
 _FORGET = 3600.0
-#: Least and default number of tasks in an answer; there are at most so many.
+#: Default and largest number of tasks in an answer.
 PAGE, MOST_PAGE = 256, 2047
-#: Tasks that are read at once, and characters after which a page ends.
+#: Tasks per read of the store, and characters after which a page ends.
 _AT_ONCE, _LONGEST_PAGE = 16, 16 << 20
 
 
@@ -54,23 +54,23 @@ class UnknownTask(PhalanxError):
 
 
 class Service:
-    """Takes tasks of users.
+    """Accepts and runs tasks of users.
 
     Parameters
     ----------
     jobs
-        The queue that runs them.
+        The queue of jobs that run the tasks.
     store
-        Where they are kept.
+        The store of the tasks.
     folders
-        The folders of this machine that they may name.
+        The served folders of this machine, which tasks may name.
     """
 
     def __init__(self, jobs: Jobs, store: Store, folders: Folders) -> None:
         self._jobs, self._store, self._folders = jobs, store, folders
         self._ends = threading.Event()
         self._news = threading.Event()
-        #: When a task is tried again, after which pause, and since when it fails.
+        #: For each failing task: the time of the next attempt, the latest pause, and the time of the first failure.
         self._later: dict[str, tuple[float, float, float]] = {}
         self._busy: set[str] = set()
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="phalanx-tes")
@@ -78,7 +78,7 @@ class Service:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the service. What runs goes on, and is looked after by the next one with the same store."""
+        """Ends the service. Jobs continue. The next service with the same store follows them."""
         self._ends.set()
         self._news.set()
         self._thread.join()
@@ -87,14 +87,14 @@ class Service:
         self._folders.close()
 
     def create(self, user: str, text: bytes) -> str:
-        """Takes a task. It is on the disk when this returns.
+        """Accepts a task. It is on the disk when this returns.
 
         Parameters
         ----------
         user
-            Whose it is.
+            The user of the task.
         text
-            The document.
+            The JSON document.
 
         Returns
         -------
@@ -104,7 +104,7 @@ class Service:
         Raises
         ------
         DocumentError
-            It is no task, or asks for what is not there.
+            The document is not a valid task, or names something that does not exist.
         """
         task = read_task(text)
         self._check_parameters(task)
@@ -120,7 +120,7 @@ class Service:
         Parameters
         ----------
         user
-            Whose it is.
+            The user of the task.
         id_
             Its id.
         """
@@ -137,7 +137,7 @@ class Service:
         Parameters
         ----------
         user
-            Whose it is.
+            The user of the task.
         id_
             Its id.
         view
@@ -165,24 +165,24 @@ class Service:
         Parameters
         ----------
         user
-            Whose they are.
+            The user of the tasks.
         view
             ``MINIMAL``, ``BASIC`` or ``FULL``.
         before
-            Where the page before has ended.
+            The end of the previous page.
         size
-            The most tasks of a page.
+            The largest number of tasks of a page.
         name_prefix
-            What their names begin with.
+            The prefix of their names.
         state
             Their state.
         tags
-            Tags that they have; a tag with an empty value matches any.
+            Tags that they have. A tag with an empty value matches any value.
 
         Returns
         -------
         tuple
-            The tasks, and where this page has ended; None: there are no more.
+            The tasks, and the end of this page. None: there are no more tasks.
         """
         found: list[dict[str, Any]] = []
         length = 0
@@ -206,7 +206,8 @@ class Service:
 
     @staticmethod
     def _check_parameters(task: dict[str, Any]) -> None:
-        """Leaves out parameters of the backend that are not known, unless the client says that this is an error."""
+        """Removes unknown backend parameters. Raises DocumentError instead if the client has set
+        ``backend_parameters_strict``."""
         resources = task["resources"]
         parameters = resources.get("backend_parameters", {})
         unknown = sorted(name for name in parameters if name.lower() not in PARAMETERS)
@@ -229,7 +230,7 @@ class Service:
             self._news.wait(_LOOK)
 
     def _look_after_user(self, user: str, tasks: list[str]) -> None:
-        """Goes on with the tasks of a user, one after the other."""
+        """Advances the tasks of a user, one after the other."""
         try:
             for id_ in tasks:
                 due, *_ = self._later.get(id_, (0.0,))
@@ -241,7 +242,7 @@ class Service:
             self._busy.discard(user)
 
     def _go_on(self, kept: Kept) -> None:
-        """One step of a task. What fails because of the task ends it; what fails otherwise is tried again."""
+        """One step of a task. An error in the task ends it. After any other error, the step is retried."""
         try:
             if kept.job is None:
                 self._submit(kept)
@@ -250,7 +251,7 @@ class Service:
             self._later.pop(kept.id, None)
         except (DocumentError, ValueError, IsADirectoryError, NotADirectoryError) as error:
             self._end(kept, "SYSTEM_ERROR", Progress("SYSTEM_ERROR", str(error)), {})
-        except Exception as error:  # whatever it is, it must not end the service for all others
+        except Exception as error:  # no error of one task may end the service for the others
             now = time.monotonic()
             _, last, since = self._later.get(kept.id, (0.0, _AGAIN / 2, now))
             if now - since > _GIVEN_UP:
@@ -292,7 +293,7 @@ class Service:
         self._end(kept, progress.state, progress, {"logs": executors, "outputs": outputs})
 
     def _logs(self, kept: Kept, progress: Progress) -> list[dict[str, Any]]:
-        """What the runner has written about each executor. The task may have written something else in its place."""
+        """The runner's logs of the executors. The result is checked, because the task can overwrite the file."""
         if not 0 < progress.files.get(runner.LOG, 0) <= runner.MOST_LOG:
             return []
         try:
@@ -303,7 +304,7 @@ class Service:
         return found if are_logs else []
 
     def _deliver(self, kept: Kept, progress: Progress) -> list[dict[str, Any]]:
-        """Brings the outputs to their URLs."""
+        """Writes the outputs to their URLs."""
         delivered = []
         for output in kept.document["outputs"]:
             found = [name for name in progress.files if _belongs(name, output)]
@@ -323,7 +324,7 @@ class Service:
 
 
 def _check_job(job: Job, task: dict[str, Any]) -> None:
-    """Checks what a hub would refuse of a job, so that the client hears it at once."""
+    """Checks the limits of a hub, so that the client gets the error at once."""
     if len(job.outputs) > MOST_OUTPUTS:
         raise DocumentError(f"outputs: there are {len(task['outputs'])}, and may be {MOST_OUTPUTS - 1}")
     if len(job.shown) > MOST_SHOWN:
@@ -376,7 +377,7 @@ def _viewed(kept: Kept, view: str) -> dict[str, Any]:
 
 
 def _without_empty(value: Any) -> Any:
-    """What the client has written: clients refuse fields that are newer than they."""
+    """A document without its empty fields, because older clients refuse fields that they do not know."""
     if isinstance(value, dict):
         return {name: _without_empty(item) for name, item in value.items() if item not in ([], {})}
     return [_without_empty(item) for item in value] if isinstance(value, list) else value

@@ -19,7 +19,7 @@ from phalanx.tes.store import Store
 
 #: The file of the tasks, in the folder of a hub.
 TASKS = "tasks.db"
-#: Days for which a certificate is good, and seconds after which there is a new one.
+#: Validity of a certificate in days, and the interval of its renewal in seconds.
 _DAYS, _RENEWED = 7, 24 * 3600.0
 
 
@@ -33,20 +33,20 @@ class Serving:
     folder
         The hub's folder, which keeps the tasks.
     grid
-        What the grid calls itself.
+        The name of the grid.
     address
-        Where to listen: host and port; port 0: any free one.
+        The host and port to listen on. Port 0: any free port.
     names
-        The names and addresses of hosts by which clients reach the service.
+        Host names and addresses by which clients reach the service.
     folders
-        The folders of this machine that tasks may name, each as ``FOLDER:ro`` or ``FOLDER:rw``.
+        The served folders of this machine, each as ``FOLDER:ro`` or ``FOLDER:rw``.
 
     Raises
     ------
     OSError
-        The port is in use, or a folder is not there.
+        The port is in use, or a folder does not exist.
     ValueError
-        A folder is not written so.
+        A folder has another form.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Serving:
         self.url = f"https://{_in_url(names[0])}:{self._server.port}"
 
     def close(self) -> None:
-        """Ends the service. Tasks go on as jobs, and are looked after at the next start."""
+        """Ends the service. Tasks continue as jobs. The next start follows them."""
         if hasattr(self, "_server"):
             self._server.close()
         self._service.close()
@@ -78,7 +78,7 @@ class Serving:
 
 
 class _Certificate:
-    """A certificate that is replaced before it ends. New connections get the new one."""
+    """A certificate that is renewed before it expires. New connections get the new one."""
 
     def __init__(self, made: Callable[[], str]) -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -95,7 +95,8 @@ class _Certificate:
         self._thread.join()
 
     def _load(self) -> None:
-        """The library reads certificates and keys from files only."""
+        """Loads a new certificate through a temporary file, because the ssl module reads certificates and keys from
+        files only."""
         descriptor, name = tempfile.mkstemp(prefix="phalanx-https-")
         try:
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -109,7 +110,7 @@ class _Certificate:
             try:
                 self._load()
             except (PhalanxError, OSError):
-                continue  # the old one is good for some days more
+                continue  # the old certificate is valid for some more days
 
 
 def _in_url(host: str) -> str:

@@ -1,4 +1,4 @@
-"""The tasks that a service was given: the documents, the jobs that run them, and how they have ended."""
+"""The store of tasks: their documents, their jobs, and their results."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ CREATE TABLE IF NOT EXISTS tasks (
 CREATE INDEX IF NOT EXISTS of_user ON tasks (user, number);
 CREATE INDEX IF NOT EXISTS of_state ON tasks (state, number);
 """
-#: The states in which a task goes on, and those in which nothing changes any more.
+#: The open states, and the final states.
 OPEN = ("QUEUED", "INITIALIZING", "RUNNING")
 OVER = ("COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED")
 _IS_OPEN = f"state IN {OPEN}"
-#: Most tasks of a user, and most characters of them.
+#: Most tasks of a user, and most characters of their documents and logs.
 MOST_TASKS, MOST_LENGTH = 20_000, 256 << 20
-#: Days after which a task that has ended is forgotten, as jobs are.
+#: Days after its creation after which an ended task is forgotten.
 DAYS = 14
 
 
 class Kept(NamedTuple):
-    """A task, as it is kept.
+    """A task in the store.
 
     Attributes
     ----------
     number : int
-        Its place among all tasks.
+        The task's position among all tasks.
     id : str
-        Its name for clients.
+        The task's id for clients.
     user : str
-        Whose it is.
+        The user of the task.
     created : float
-        When it came, in seconds since 1970.
+        The time of its creation, in seconds since 1970.
     document : dict
-        What the client has sent.
+        The document that the client has sent.
     job : str or None
-        The job that runs it; None: it is not in the queue yet.
+        The job that runs it. None: it is not in the queue yet.
     state : str
-        The state that was written last.
+        The latest state.
     log : dict
-        What is known of its run.
+        The log of its run.
     """
 
     number: int
@@ -70,12 +70,12 @@ class Kept(NamedTuple):
 
 
 class Store:
-    """Tasks in a file. It survives the end of the process at any time.
+    """Tasks in an SQLite database. It survives a crash of the process at any time.
 
     Parameters
     ----------
     file
-        The file; it is made if there is none.
+        The file. It is created if it does not exist.
     """
 
     def __init__(self, file: Path) -> None:
@@ -88,16 +88,16 @@ class Store:
         self._database.executescript(_TABLES)
 
     def add(self, id_: str, user: str, document: dict[str, Any]) -> Kept:
-        """Keeps a new task. It is on the disk when this returns.
+        """Stores a new task. It is on the disk when this returns.
 
         Parameters
         ----------
         id_
-            Its name for clients.
+            The task's id for clients.
         user
-            Whose it is.
+            The user of the task.
         document
-            What the client has sent.
+            The document that the client has sent.
 
         Returns
         -------
@@ -115,11 +115,11 @@ class Store:
         return kept
 
     def get(self, user: str, id_: str) -> Kept | None:
-        """A task of a user; None: the user has none of this name."""
+        """A task of a user. None: the user has no task with this id."""
         return next(self._select("user = ? AND id = ?", (user, id_)), None)
 
     def open(self) -> dict[str, list[str]]:
-        """The names of the tasks that have not ended, by users, the oldest first."""
+        """The ids of the open tasks by user, the oldest first."""
         with self._lock:
             rows = self._database.execute(f"SELECT user, id FROM tasks WHERE {_IS_OPEN} ORDER BY number").fetchall()
         found: dict[str, list[str]] = {}
@@ -128,20 +128,20 @@ class Store:
         return found
 
     def forget(self) -> None:
-        """Removes tasks that have ended, and came many days ago."""
+        """Removes ended tasks that were created more than ``DAYS`` days ago."""
         before = time.time() - DAYS * 24 * 3600
         with self._lock:
             self._database.execute(f"DELETE FROM tasks WHERE NOT ({_IS_OPEN}) AND created < ?", (before,))
 
     def page(self, user: str, before: int | None, most: int) -> list[Kept]:
-        """Tasks of a user, the newest first, that are older than the one with this number."""
+        """Tasks of a user with numbers below ``before``, the newest first."""
         return [
             *self._select("user = ? AND number < ? ORDER BY number DESC LIMIT ?", (user, before or (1 << 62), most))
         ]
 
     def change(self, kept: Kept, state: str, log: dict[str, Any], job: str | None = None) -> bool:
-        """Writes the state of a task, what is known of its run, and its job. A task that has ended stays so. Whether it
-        has not ended."""
+        """Updates the state, the log and the job of an open task. An ended task stays unchanged. Returns whether the
+        task was open."""
         values = state, json.dumps(log), job, kept.number
         with self._lock:
             done = self._database.execute(

@@ -1,7 +1,7 @@
-//! History: the sums of each executor's work for each user, day by day.
+//! History: daily sums of each executor's work for each user.
 //!
-//! An executor tells sums since its start, again and again. The hub adds what they have grown by to the day on which it hears them. So a
-//! message that is lost or repeated changes nothing, and what an executor has done while no hub was there counts on the day of its return.
+//! An executor reports its sums since its start at intervals. The hub adds their growth to the day on which it receives the report. So a
+//! lost or repeated message changes nothing. Work that an executor did without a hub counts on the day of its return.
 
 use super::{Change, Hub, Who};
 use crate::wire::hub::{DayRow, MOST_ROWS, MOST_USES, Sums, UsedBy, What, Worked};
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Most days of all executors that are kept. Of older ones the sums are kept, as those of the day 0.
+/// Most days that the hub keeps one by one, over all executors. It adds older days to the sums of day 0.
 const MOST_DAYS: usize = 100_000;
-/// The hub takes the sums of an executor at most once in so many seconds. The next message has the growth of those in between too.
+/// Least time in seconds between two accepted reports of an executor. The next report contains the growth of the skipped ones too.
 const PAUSE: u64 = 10;
-/// The user of entries beyond the most: no user has this name.
+/// The user of all entries beyond [`MOST_USES`]. No user has this name.
 const OTHERS: &str = "(others)";
 /// Seconds of a day.
 const DAY: u64 = 24 * 3600;
@@ -23,17 +23,17 @@ const DAY: u64 = 24 * 3600;
 pub struct Day {
     /// The sums of this day.
     sums: Worked,
-    /// The sums that the executor has told last.
+    /// The sums of the executor's latest report.
     told: Worked,
 }
 
-/// The days, by their numbers since 1970 (UTC), and executors.
+/// The days, by number since 1970 (UTC) and by executor.
 #[derive(Debug, Default)]
 pub(super) struct History {
     days: BTreeMap<(u32, String), Day>,
-    /// How many of them are sums of older days.
+    /// The number of entries for day 0.
     sums: usize,
-    /// When each executor was heard last.
+    /// The time of each executor's latest accepted report, in seconds since 1970.
     heard: BTreeMap<String, u64>,
     /// The newest day of each executor.
     newest: BTreeMap<String, u32>,
@@ -51,7 +51,7 @@ impl History {
         self.sums += usize::from(had.is_none() && day == 0);
     }
 
-    /// Adds the sums of the oldest day to those of the day 0, if there are too many days.
+    /// Adds the sums of the oldest days to those of day 0 while there are more than `MOST_DAYS`.
     fn shrink(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         while self.days.len() - self.sums > MOST_DAYS {
@@ -69,7 +69,7 @@ impl History {
 }
 
 impl Hub {
-    /// An executor tells over its link what it has worked since its start.
+    /// An executor reports its sums since its start over its link.
     pub fn worked(&mut self, now: u64, link: u64, who: &Who, told: Worked) -> Vec<Change> {
         if self.present.get(who).is_none_or(|it| it.link != link) {
             return Vec::new();
@@ -86,7 +86,7 @@ impl Hub {
         if grown.is_nothing() {
             return Vec::new();
         }
-        let day = today.max(newest.unwrap_or_default()); // a clock that was put back makes no day twice the newest
+        let day = today.max(newest.unwrap_or_default()); // the newest day never goes back, even if the clock does
         let mut found = last.filter(|_| newest == Some(day)).cloned().unwrap_or_default();
         found.sums.add(&grown);
         found.told = told;
@@ -96,7 +96,7 @@ impl Hub {
         changes
     }
 
-    /// The next days from this one on, or after a row, and whether there are more. The day 0 has the sums of all that are not kept one by
+    /// The next days, from `since` on or after a row, and whether there are more. Day 0 has the sums of all days that are not kept one by
     /// one.
     pub fn history(&self, since: u32, after: Option<(u32, String)>) -> (Vec<DayRow>, bool) {
         let from = after.map_or(Bound::Included((since, String::new())), Bound::Excluded);
@@ -113,7 +113,7 @@ impl Hub {
 }
 
 impl Worked {
-    /// The growth of these sums since earlier ones of the same start.
+    /// The growth of these sums since earlier sums of the same start.
     fn since(&self, before: &Worked) -> Worked {
         let grown = |used: &UsedBy| {
             let had = before.of(used).map(|it| it.sums).unwrap_or_default();
@@ -135,7 +135,7 @@ impl Worked {
         }
     }
 
-    /// Adds sums for which there is no entry any more.
+    /// Adds sums to the entry of [`OTHERS`], because the day has no free entry.
     fn add_to_others(&mut self, sums: Sums) {
         let others = UsedBy { user: OTHERS.to_owned(), what: What::Jobs, sums };
         match self.uses.iter_mut().find(|it| it.is_of(&others)) {
@@ -195,7 +195,7 @@ mod tests {
         Worked { run, offered, uses: uses.iter().map(|(user, places)| used(user, *places)).collect() }
     }
 
-    /// A hub with the executor ws7, which is here over the link 7.
+    /// A hub with the executor ws7, connected over link 7.
     fn with_executor() -> (Hub, Who) {
         let (mut hub, ws7, id) = (hub(), asking("executor", "ws7"), Id::default());
         hub.invite(TODAY, "ada", (id, "executor"), 1, 60).expect("is an owner");

@@ -1,18 +1,19 @@
-//! Which process gets a free place, and at which executor.
+//! The scheduler: it chooses the process that gets a free place, and the executor.
 //!
-//! The order is: the highest priority; of users with equal ones, the user whose runs take the fewest places; of this user's jobs, the
-//! oldest. A job whose needs no machine with room meets is passed over, and keeps its turn. A job of several places that is passed over for
-//! long has a machine kept free for it ([`super::keeping`]).
+//! The job with the highest priority comes first. Among jobs of equal priority, the user whose runs take the fewest places comes first
+//! (fairness). Among the jobs of one user, the oldest comes first. The scheduler passes over a job if no machine with room meets its needs,
+//! and the job keeps its turn. A job of several places that is passed over for long gets a machine kept free ([`super::keeping`]), because
+//! it would starve otherwise.
 
 use super::executors::Executor;
 use super::{Command, Decided, Job, JobChange, Jobs, Lane, Stage, User};
 use crate::wire::jobs::Run;
 
-/// Runs that take less than so many milliseconds are sent ahead of free places. The machine would wait longer for the next one than it
-/// runs otherwise.
+/// Threshold in milliseconds: the hub sends shorter runs ahead of free places (prefetching). Otherwise the machine would wait longer for
+/// the next run than the run takes.
 const QUICK: u64 = 300;
-/// How many runs are sent ahead for each place. A run of several places is never sent ahead: it would wait for all of them behind runs of
-/// one place, while another machine becomes free.
+/// Runs that are sent ahead for each place. The hub never sends a run of several places ahead, because it would wait behind runs of one
+/// place while another machine becomes free.
 const AHEAD: u32 = 4;
 
 impl Jobs {
@@ -43,7 +44,7 @@ impl Jobs {
         decided
     }
 
-    /// The job whose turn it is, and the number of its lane.
+    /// The next job in the order of the queue, and the number of its lane.
     fn next(&self, lanes: &[(String, Lane)]) -> Option<(usize, u64)> {
         let head = |(number, (name, lane)): (usize, &(String, Lane))| {
             let user = self.users.get(name)?;
@@ -54,7 +55,8 @@ impl Jobs {
         Some((number, id))
     }
 
-    /// The executor that gets a process of a job: one that has its inputs, and of those the one with most room.
+    /// The executor that gets a process of a job. Executors with enough free places come first, then those that have the job's inputs, then
+    /// those with the most room.
     fn executor_for(&mut self, id: u64, user: &str, open: &[String]) -> Option<String> {
         let kept = self.kept_from(id);
         let job = self.jobs.get(&id)?;
@@ -106,7 +108,7 @@ impl Jobs {
 }
 
 impl Executor {
-    /// Whether it takes a process now, at least one whose runs are short.
+    /// Whether the executor takes another process now, at least one whose runs are short.
     fn is_open(&self) -> bool {
         self.away.is_none() && (u64::from(self.room) * u64::from(AHEAD + 1)) > self.taken
     }
@@ -118,12 +120,12 @@ impl Job {
         (self.class, self.record.spec.places_each())
     }
 
-    /// Whether its runs are short.
+    /// Whether the job's runs are short, by their moving average.
     pub(super) fn is_quick(&self) -> bool {
         self.pace.is_some_and(|pace| pace < QUICK)
     }
 
-    /// Takes an index out of the queue.
+    /// Takes the next index out of the job's queue.
     fn take_queued(&mut self) -> Option<u32> {
         while let Some(index) = self.again.pop_front() {
             if self.processes.get(&index).is_some_and(|it| it.stage == Stage::Queued) {

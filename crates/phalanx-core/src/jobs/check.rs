@@ -1,4 +1,4 @@
-//! The bounds of what a user submits.
+//! Limits of a job that a user submits.
 
 use super::JobRefusal;
 use crate::needs::are_words;
@@ -7,16 +7,16 @@ use crate::wire::jobs::{Command, LONGEST_SPEC, MOST_FILES, MOST_SHOWN, Spec, is_
 
 /// Most processes of a job.
 pub const MOST_COUNT: u32 = 100_000;
-/// Most commands of a job, and most jobs that it waits for.
+/// Most commands of a job, most patterns of its outputs, and most jobs that it waits for.
 const MOST_STEPS: usize = 100;
 /// Most places of one process. No machine of today has more cores.
 pub const MOST_PLACES: u32 = 4096;
-/// Most times that a failed process is run again.
+/// Most retries of a failed process.
 const MOST_RETRIES: u32 = 100;
 /// The highest priority; the lowest is its negative.
 pub const HIGHEST: i32 = 1000;
 
-/// Checks what a user submits.
+/// Checks a submitted job against the limits.
 pub(super) fn check(spec: &Spec) -> Result<(), JobRefusal> {
     let wrong = |what: &str| Err(JobRefusal::Wrong(what.to_owned()));
     if spec.commands.is_empty() || spec.commands.iter().any(|it| it.words.first().is_none_or(String::is_empty)) {
@@ -59,20 +59,20 @@ pub(super) fn check(spec: &Spec) -> Result<(), JobRefusal> {
     }
 }
 
-/// Checks the folders that a process sees at other paths. The executor checks them again, because it does not rely on the hub.
+/// Checks the folders that a process sees at other paths. The executor repeats the check, because it does not trust the hub.
 fn check_shown(spec: &Spec) -> Result<(), JobRefusal> {
     let wrong = |what: &str| Err(JobRefusal::Wrong(what.to_owned()));
     if spec.shown.len() > MOST_SHOWN || !spec.shown.iter().all(|(at, _)| at.strip_prefix('/').is_some_and(is_inside)) {
         return wrong("a process sees at most 64 folders of its own, each at an absolute path without ..");
     }
-    // Between two commands the folders are the user's, who could replace one by a link.
+    // Between two commands the user's programs can replace one of these folders by a symbolic link.
     if !spec.shown.is_empty() && spec.commands.len() > 1 {
         return wrong("a job that sees folders of its own at other paths has one command");
     }
     Ok(())
 }
 
-/// All names of files and folders that a job has.
+/// The names of all files and folders of a job.
 fn names(spec: &Spec) -> impl Iterator<Item = &String> {
     let commands = spec.commands.iter().flat_map(|it| it.folder.iter().chain(&it.stdin));
     let shown = spec.shown.iter().map(|(_, folder)| folder);

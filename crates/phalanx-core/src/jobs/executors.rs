@@ -1,4 +1,4 @@
-//! The executors that take jobs, the runs that they have, and how runs are lost with them.
+//! Executors that take jobs, their runs, and the loss of both.
 
 use super::{Decided, JobChange, Jobs, Process, Stage};
 use crate::hub::Needs;
@@ -6,47 +6,47 @@ use crate::wire::hub::Facts;
 use crate::wire::jobs::{Run, State};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-/// An executor that stays away for so many milliseconds is lost with its runs. A hub that starts again waits as long for those that have
-/// runs. Executors call a hub again within ten seconds.
+/// Timeout in milliseconds: an executor that stays away for so long is lost with its runs. A restarted hub waits as long for executors that
+/// have runs. Executors call a hub again within ten seconds.
 pub const LOST_AFTER: u64 = 45_000;
-/// How often a process is lost with a machine before it has failed: it may be what ends the machines.
+/// Most losses of a process with its machine. One more loss ends the process, because it may itself crash the machines.
 const MOST_LOSSES: u32 = 5;
-/// Of so many jobs, an executor is taken to have the inputs still.
+/// The number of latest jobs whose inputs the engine assumes to be at an executor still.
 const MOST_STAGED: usize = 64;
 
-/// An executor that takes jobs, or that is away and has some.
+/// An executor that takes jobs, or an absent one that has runs.
 #[derive(Debug, Default)]
 pub(super) struct Executor {
-    /// Since when it is away. `None`: it is here.
+    /// Start of the absence, in milliseconds since 1970. `None`: the executor is connected.
     pub away: Option<u64>,
-    /// How many places it has for jobs, with those that its runs take.
+    /// Places for jobs, including those that its runs take.
     pub room: u32,
-    /// The runs that it has, and how many places each takes.
+    /// The executor's runs, and the places that each run takes.
     pub runs: BTreeMap<Run, u32>,
-    /// How many places all its runs take. They are more than its room if short runs were sent ahead.
+    /// Places that all its runs take together. The sum exceeds `room` if the hub has sent short runs ahead.
     pub taken: u64,
     pub facts: Facts,
-    /// Whether it meets the needs of each class.
+    /// Whether the executor meets the needs of each class (a cache).
     pub meets: HashMap<u32, bool>,
-    /// The users that it does not accept.
+    /// The users that the executor does not accept.
     pub refuses: HashSet<String>,
-    /// The jobs whose inputs it has, the newest last.
+    /// The jobs whose inputs the executor has, the newest last.
     pub staged: VecDeque<u64>,
 }
 
 impl Executor {
-    /// Whether it meets needs.
+    /// Whether the executor meets these needs.
     pub fn meets(&mut self, class: u32, needs: &Needs) -> bool {
         let facts = &self.facts;
         *self.meets.entry(class).or_insert_with(|| needs.are_met(facts))
     }
 
-    /// How many of its places no run takes. Less than 0: short runs were sent ahead.
+    /// The number of free places. It is negative if the hub has sent short runs ahead.
     pub fn free(&self) -> i64 {
         i64::from(self.room) - self.taken as i64
     }
 
-    /// Adds a run that takes so many places.
+    /// Adds a run that takes `places` places.
     pub fn add(&mut self, run: Run, places: u32) {
         if self.runs.insert(run, places).is_none() {
             self.taken += u64::from(places);
@@ -72,7 +72,7 @@ impl Executor {
 }
 
 impl Jobs {
-    /// An executor is here and takes jobs. It has these runs. Runs that the engine knows to be there are adopted, and others are ended.
+    /// An executor has connected, takes jobs and reports its runs. The engine adopts the runs that it knows, and stops the others.
     pub fn enter(&mut self, now: u64, name: &str, room: u32, runs: &[Run], facts: Facts) -> Decided {
         let mut decided = Decided::default();
         let known = self.executors.remove(name).unwrap_or_default();
@@ -93,7 +93,7 @@ impl Jobs {
         decided
     }
 
-    /// The link of an executor has ended.
+    /// An executor's link has closed.
     pub fn leave(&mut self, now: u64, name: &str) {
         match self.executors.get_mut(name) {
             Some(executor) if executor.runs.is_empty() => drop(self.executors.remove(name)),
@@ -102,7 +102,7 @@ impl Jobs {
         }
     }
 
-    /// An executor has so many places for jobs, with those that its runs take.
+    /// An executor has `room` places for jobs, including those that its runs take.
     pub fn room(&mut self, name: &str, room: u32) {
         self.executors.get_mut(name).into_iter().for_each(|it| it.room = room);
     }
@@ -142,7 +142,7 @@ impl Jobs {
         decided
     }
 
-    /// Takes a run from an executor, if it has it.
+    /// Removes a run from an executor. Returns whether the executor had it.
     pub(super) fn take_away(&mut self, name: &str, run: Run) -> bool {
         let Some(places) = self.executors.get_mut(name).and_then(|it| it.remove(&run)) else { return false };
         if let Some(user) = self.jobs.get(&run.job).and_then(|job| self.users.get_mut(&job.record.user)) {
@@ -151,7 +151,7 @@ impl Jobs {
         true
     }
 
-    /// Takes back a run that was lost with this executor, if the process was not started again since. Returns how many places it takes.
+    /// Adopts a run that was lost with this executor, unless the process was started again since. Returns the places that the run takes.
     fn adopt(&mut self, name: &str, run: Run, decided: &mut Decided) -> Option<u32> {
         let job = self.jobs.get_mut(&run.job).filter(|job| job.record.end.is_none())?;
         let places = job.record.spec.places_each();
@@ -168,7 +168,7 @@ impl Jobs {
         Some(places)
     }
 
-    /// Loses the executors that stay away.
+    /// Drops the executors that have stayed away for `LOST_AFTER`, with their runs.
     pub(super) fn lose_executors(&mut self, now: u64, decided: &mut Decided) {
         let is_lost = |since: &Option<u64>| since.is_some_and(|since| since + LOST_AFTER <= now);
         let lost: Vec<String> =
@@ -181,7 +181,8 @@ impl Jobs {
         }
     }
 
-    /// A run is lost with its machine. It does not count as a failure of the command, unless that happens often.
+    /// A run is lost with its machine. The loss does not count as a failure of the command. Too many losses end the process with a system
+    /// error.
     pub(super) fn lose(&mut self, now: u64, name: &str, (run, places): (Run, u32), how: &str, decided: &mut Decided) {
         let Some(job) = self.jobs.get_mut(&run.job) else { return };
         if let Some(user) = self.users.get_mut(&job.record.user) {
@@ -192,7 +193,7 @@ impl Jobs {
         self.again_unless_hopeless(now, run, process, format!("{name} {how}"), decided);
     }
 
-    /// Queues a process again whose machine has failed, unless that has happened too often.
+    /// Queues a process again after its machine has failed, unless that has happened too often.
     pub(super) fn again_unless_hopeless(
         &mut self,
         now: u64,
@@ -210,7 +211,7 @@ impl Jobs {
         }
     }
 
-    /// Puts a process into the queue again. A later result of its last run counts, as long as it is not started again.
+    /// Puts a process into the queue again. A late result of its last run still counts until the process is started again.
     pub(super) fn queue_again(&mut self, id: u64, index: u32, process: Process, decided: &mut Decided) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let process = Process { stage: Stage::Queued, ..process };

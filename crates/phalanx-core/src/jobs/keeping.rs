@@ -1,19 +1,19 @@
-//! Machines that are kept free for jobs whose processes take several places.
+//! Reservations: machines that are kept free for jobs whose processes take several places.
 //!
-//! Without that, jobs of one place would starve such a job: each place that becomes free is taken again before enough others are free. So a
-//! job that is passed over for [`BLOCKED_FOR`] gets a machine kept. Other jobs get no place there any more, unless they have a higher
-//! priority or are older ones of the same user. The runs there end one after the other, until the job has its places, there or at another
-//! machine. Each user has one kept machine at most, so that a user cannot stop a grid with jobs of many widths.
+//! Jobs of one place would starve such a wide job, because they take each free place before enough others are free. So a job that is passed
+//! over for [`BLOCKED_FOR`] gets a machine reserved. Other jobs begin there only if they have a higher priority or are older jobs of the
+//! same user. The machine drains run by run, until the job finds its places there or at another machine. Each user has one reserved machine
+//! at most, so that a user cannot stop a grid with jobs of many widths.
 
 use super::{Job, Jobs};
 use std::cmp::Ordering;
 
-/// A job is passed over for so many milliseconds before a machine is kept free for it. A longer time lets wide jobs wait, a shorter one
-/// leaves places idle although they may become free at another machine.
+/// Milliseconds for which a job is passed over before a machine is kept free for it. A longer time lets wide jobs wait. A shorter time
+/// leaves places idle, although another machine may soon have enough of them.
 pub const BLOCKED_FOR: u64 = 30_000;
 
 impl Jobs {
-    /// Ends the keeping for jobs that do not wait any more, and of machines that cannot hold a process of them any more.
+    /// Ends the reservations of jobs that no longer wait, and of machines that can no longer hold a process of their job.
     pub(super) fn release(&mut self) {
         let kept = std::mem::take(&mut self.kept);
         for (user, (executor, id)) in kept {
@@ -24,7 +24,8 @@ impl Jobs {
         }
     }
 
-    /// It was the turn of a job, and no machine had enough free places. If that goes on, a machine is kept free.
+    /// No machine had enough free places for the job whose turn it was. After `BLOCKED_FOR`, a machine is kept free for a job of several
+    /// places.
     pub(super) fn note_blocked(&mut self, id: u64) {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(&id).filter(|job| job.record.spec.places_each() > 1) else { return };
@@ -42,14 +43,15 @@ impl Jobs {
         }
     }
 
-    /// The machines on which this job does not begin, because they are kept free for another one.
+    /// The machines on which this job does not begin, because they are kept free for another job.
     pub(super) fn kept_from(&self, id: u64) -> Vec<String> {
         let kept = self.kept.values().filter(|(_, other)| !self.may_pass(id, *other));
         kept.map(|(executor, _)| executor.clone()).collect()
     }
 
-    /// Whether a job begins on the machine that is kept for another one: if its priority is higher, or if it is an older one of the same
-    /// user. How many places users have does not count: while the machine drains, its users have ever fewer, and would be next again.
+    /// Whether a job may begin on the machine that is kept for another job. Its priority must be higher, or it must be an older job of the
+    /// same user. The number of places of each user does not count. Users of the draining machine have ever fewer places, so fairness would
+    /// put them first again.
     fn may_pass(&self, id: u64, other: u64) -> bool {
         let (Some(own), Some(kept)) = (self.jobs.get(&id), self.jobs.get(&other)) else { return true };
         let (own, kept) = (&own.record, &kept.record);
@@ -60,7 +62,7 @@ impl Jobs {
         }
     }
 
-    /// Whether a machine that is here would run a process of this job if it had no runs.
+    /// Whether a connected machine would run a process of this job if the machine had no runs.
     fn can_hold(&mut self, name: &str, id: u64) -> bool {
         let (Some(executor), Some(job)) = (self.executors.get_mut(name), self.jobs.get(&id)) else { return false };
         let Job { class, record, .. } = job;

@@ -1,4 +1,4 @@
-//! What users see of jobs.
+//! Lists, states and output of jobs, as users see them.
 
 use super::results::explain;
 use super::{Asker, Job, JobRefusal, Jobs, Stage};
@@ -12,27 +12,28 @@ const MOST_RESULTS: usize = 300 << 10;
 /// Most words of a command in a list, and most bytes of each.
 const WORDS: (usize, usize) = (12, 60);
 
-/// What a process has written, or where it can be asked for.
+/// The output of a process, or the executor that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Written {
-    /// The executor has the run.
+    /// The process runs at this executor.
     There {
         /// The executor.
         executor: String,
         /// The run.
         run: Run,
     },
-    /// All of it. Standard output, and standard error.
+    /// The process has ended: its whole standard output, and its whole standard error.
     All([Content; 2]),
-    /// Nothing: it was not started, or was lost.
+    /// The process has no output, because it was not started, was canceled, or was lost.
     Nothing {
-        /// Whether it may still begin.
+        /// Whether the process may still begin.
         may_begin: bool,
     },
 }
 
 impl Jobs {
-    /// The jobs of a user before the one of this number, the newest first, and whether there are more. `all`: an owner asks for all users'.
+    /// The jobs of a user before the job `before`, the newest first, and whether there are more. `all`: an owner asks for the jobs of all
+    /// users.
     pub fn list(&self, asker: Asker<'_>, before: Option<u64>, all: bool) -> (Vec<JobRow>, bool) {
         let is_seen = |job: &Job| !job.is_forgotten && (job.record.user == asker.user || (all && asker.is_owner));
         let below = self.jobs.range(..before.unwrap_or(u64::MAX)).rev();
@@ -41,7 +42,7 @@ impl Jobs {
         (rows, seen.next().is_some())
     }
 
-    /// A job, and what was submitted.
+    /// A job, and its specification.
     ///
     /// # Errors
     /// There is no such job.
@@ -83,7 +84,7 @@ impl Jobs {
         Ok((rows, false))
     }
 
-    /// What a process has written.
+    /// The output of a process.
     ///
     /// # Errors
     /// There is no such job or process.
@@ -105,7 +106,7 @@ impl Jobs {
         })
     }
 
-    /// The programs that queued jobs need, with a user who needs each. Executors must be asked for them.
+    /// The programs that queued jobs need, each with a user who needs it. The driver asks executors whether they have these programs.
     pub fn sought(&self) -> Vec<(String, Vec<String>)> {
         let mut sought: Vec<(String, Vec<String>)> = Vec::new();
         for (needed, _) in self.classes.iter().filter(|(needed, _)| !needed.software.is_empty()) {
@@ -146,7 +147,7 @@ impl Jobs {
         }
     }
 
-    /// Why a job waits for places of these machines, of which each has so many.
+    /// The reason for which a job waits, given the machines that meet its needs and the places of each.
     fn why_without_places(&self, job: &Job, mut able: Vec<(&str, u32)>) -> String {
         let places = job.record.spec.places_each();
         if places == 1 {

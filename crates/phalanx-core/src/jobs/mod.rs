@@ -1,7 +1,7 @@
-//! The engine of jobs: which process of which job runs next, and where; what became of each; and when a job has ended.
+//! The engine of jobs. It schedules processes, counts their results, retries them, and ends jobs.
 //!
-//! The driver proves who asks, stores changes before their results are told, and keeps the time, in milliseconds since 1970. A process may
-//! be run more than once, because a machine may be lost with it. Its result counts once: that of the run which the engine knows.
+//! The driver authenticates users, stores changes before it answers, and tells the time in milliseconds since 1970. A process may run more
+//! than once, because a machine may be lost with it. The result of one run counts: that of the latest attempt.
 
 mod assigning;
 mod check;
@@ -26,32 +26,32 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use thiserror::Error;
 
-/// Most jobs in all, and of one user.
+/// Most jobs of all users together, and of one user.
 pub const MOST_JOBS: (usize, usize) = (50_000, 20_000);
-/// Most different needs of jobs: of one user's jobs that have not ended, with how many places a process takes, and of all jobs since the
-/// hub leads. Each decision compares the first jobs of all that wait.
+/// Limits of different kinds of jobs: pairs of needs and places among one user's jobs that have not ended, and different needs of all jobs
+/// since the hub has led. The first limit is low, because each decision looks at the first job of every kind that waits.
 const MOST_KINDS: usize = 64;
 const MOST_CLASSES: usize = 4096;
-/// Most processes of all jobs, and of one user's.
+/// Most processes of all jobs together, and of one user's jobs.
 pub const MOST_PROCESSES: (u64, u64) = (500_000, 200_000);
-/// An ended job is forgotten after so many milliseconds: 14 days.
+/// Time in milliseconds for which the hub keeps an ended job: 14 days.
 pub const KEPT_FOR: u64 = 14 * 24 * 3600 * 1000;
-/// Most records that are forgotten at once, so that no other change waits for long.
+/// Most records that one decision removes, so that no other change waits for long.
 const FORGOTTEN_AT_ONCE: usize = 2000;
 
 /// Why a hub refuses a request about jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JobRefusal {
-    /// There is no such job, or it is another user's.
+    /// The job does not exist, or belongs to another user.
     #[error("you have no job {0}; yours are shown by: phalanx jobs")]
     NoJob(u64),
     /// The job has no process with this index.
     #[error("the job {0} has no process {1}; its processes are shown by: phalanx jobs {0}")]
     NoProcess(u64, u32),
-    /// What was submitted makes no sense.
+    /// The specification is invalid.
     #[error("{0}")]
     Wrong(String),
-    /// The job that it waits for will not be complete.
+    /// The job waits for another job that has failed or was canceled.
     #[error("the job {0}, after which this one is to run, has failed or was canceled")]
     Hopeless(u64),
     /// A limit is reached.
@@ -62,7 +62,7 @@ pub enum JobRefusal {
     Goes(u64),
 }
 
-/// What the driver sends to an executor that is here.
+/// A command that the driver sends to a connected executor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Run these processes of a job, by index and attempt.
@@ -90,7 +90,7 @@ pub enum Command {
     },
 }
 
-/// What the engine has decided: changes to store, in order, and commands to send.
+/// Decisions of the engine: changes to store, in order, and commands to send.
 #[derive(Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Decided {
@@ -100,55 +100,55 @@ pub struct Decided {
     pub commands: Vec<Command>,
 }
 
-/// Who asks about jobs.
+/// The user who asks about jobs.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker<'a> {
     /// The user.
     pub user: &'a str,
-    /// Whether the user is an owner of the grid, who sees and cancels all jobs.
+    /// Whether the user is an owner of the grid. Owners see and cancel all jobs.
     pub is_owner: bool,
 }
 
-/// A job, with what follows from its records.
+/// A job: its stored record, and the state that the engine derives from its records.
 #[derive(Debug)]
 struct Job {
     record: Record,
-    /// The least index that may never have been started.
+    /// The lowest index that may never have been started.
     fresh: u32,
-    /// Indices that are in the queue again. Some may have left it since.
+    /// Indices to retry. Some may have left the queue since.
     again: VecDeque<u32>,
     processes: BTreeMap<u32, Process>,
-    /// The processes of which the executor has said that they have begun.
+    /// The processes that the executor has reported as begun.
     begun: HashSet<u32>,
     counts: Counts,
-    /// The jobs that it still waits for.
+    /// The jobs that this job still waits for.
     waits: BTreeSet<u64>,
-    /// How long a run takes, in milliseconds, as a moving average. `None`: none has ended.
+    /// Duration of a run in milliseconds, as a moving average. `None`: no run has ended yet.
     pace: Option<u64>,
-    /// The number of its needs.
+    /// The number of its needs in `Jobs::classes`.
     class: u32,
-    /// Since when its turn has come again and again while no machine had enough free places. `None`: its turn has not come, or a process
-    /// of it was started since.
+    /// Start of the time in which the job was passed over, because no machine had enough free places. `None`: its turn has not come, or a
+    /// process of it was started since.
     blocked: Option<u64>,
-    /// Where it is in its user's queue. `None`: no process of it may start.
+    /// The job's lane in its user's queue. `None`: no process of it may start.
     lane: Option<Lane>,
     is_forgotten: bool,
 }
 
-/// A part of a user's queue: the number of needs, whether runs are short, and how many places a process takes. Where the first job of a
-/// lane finds no machine, no other one of it does.
+/// A part of a user's queue: the number of needs, whether runs are short, and the places of a process. If the first job of a lane finds no
+/// machine, no other job of the lane does.
 type Lane = (u32, bool, u32);
 
 /// The jobs of a user.
 #[derive(Debug, Default)]
 struct User {
-    /// The jobs with processes that may start, in their order.
+    /// The jobs with processes that may start, in the order of their turns.
     queue: BTreeMap<Lane, BTreeSet<(Reverse<i32>, u64)>>,
     /// How many of the user's jobs have not ended, by the number of their needs and the places of a process.
     kinds: BTreeMap<(u32, u32), usize>,
     jobs: usize,
     processes: u64,
-    /// How many places the user's runs take.
+    /// Places that the user's runs take.
     places: u64,
 }
 
@@ -178,27 +178,27 @@ pub struct Jobs {
     keys: HashMap<(String, [u8; 16]), u64>,
     users: BTreeMap<String, User>,
     processes: u64,
-    /// The jobs that wait for a job.
+    /// The jobs that wait for each job.
     waiting: BTreeMap<u64, BTreeSet<u64>>,
     /// The jobs that have a deadline.
     deadlines: BTreeSet<(u64, u64)>,
     /// The jobs that have ended, by their end.
     ended: BTreeSet<(u64, u64)>,
-    /// Jobs that have ended without a record of that: the hub's process ended in between.
+    /// Jobs that have ended without a record of their end, because the hub's process ended in between.
     unended: Vec<(u64, State, String)>,
     /// The jobs whose records are being removed.
     forgotten: BTreeSet<u64>,
     executors: BTreeMap<String, Executor>,
     /// For each user, the machine that is kept free for a job of that user, and the job.
     kept: BTreeMap<String, (String, u64)>,
-    /// The numbers of needs.
+    /// The number of each distinct set of needs.
     classes: HashMap<Needs, u32>,
-    /// The time, as the driver has told it last.
+    /// The latest time that the driver has told, in milliseconds since 1970.
     now: u64,
 }
 
 impl Jobs {
-    /// Applies a stored change when the engine is filled. [`Jobs::filled`] follows the last one.
+    /// Applies a stored change while the engine is filled. [`Jobs::filled`] follows the last change.
     pub fn fill(&mut self, change: JobChange) {
         match change {
             JobChange::Job(id, Some(record)) => self.insert(id, *record),
@@ -210,7 +210,7 @@ impl Jobs {
         }
     }
 
-    /// Ends the filling. Executors that have processes are away from now on, until they come.
+    /// Ends the filling. Executors that have processes count as absent until they connect.
     pub fn filled(&mut self, now: u64) {
         self.now = now;
         self.orphans.clear();
@@ -223,10 +223,10 @@ impl Jobs {
         }
     }
 
-    /// Takes in a job. Returns its number.
+    /// Accepts a job. Returns its number.
     ///
     /// # Errors
-    /// What was submitted makes no sense, or a limit is reached.
+    /// The specification is invalid, a job that it waits for has failed, or a limit is reached.
     pub fn submit(&mut self, now: u64, user: &str, spec: Spec) -> Result<(u64, Decided), JobRefusal> {
         check::check(&spec)?;
         self.now = now;
@@ -262,7 +262,7 @@ impl Jobs {
         Ok((id, Decided { changes, ..Decided::default() }))
     }
 
-    /// Cancels a job, or one process of it. Returns how many processes were canceled.
+    /// Cancels a job, or one process of it. Returns the number of canceled processes.
     ///
     /// # Errors
     /// There is no such job or process.
@@ -311,7 +311,7 @@ impl Jobs {
         }
     }
 
-    /// Looks what time has brought: executors that stay away are lost, deadlines pass, and old jobs are forgotten. Call it once a second.
+    /// Applies timeouts: drops absent executors, cancels jobs at their deadlines, and forgets old jobs. The driver calls it once a second.
     pub fn tick(&mut self, now: u64) -> Decided {
         self.now = now;
         let mut decided = Decided::default();
@@ -331,14 +331,14 @@ impl Jobs {
         decided
     }
 
-    /// Whether a user has a job that this executor runs, so that it may read and write contents of that user.
+    /// Whether this executor runs a job of a user. If so, it may read and write contents of that user.
     pub fn serves(&self, executor: &str, user: &str) -> bool {
         let runs = self.executors.get(executor).map(|it| &it.runs);
         let of_user = |run: &Run| self.jobs.get(&run.job).is_some_and(|job| job.record.user == user);
         runs.is_some_and(|runs| runs.keys().any(of_user))
     }
 
-    /// The user of a job, and what was submitted.
+    /// The user of a job, and the specification.
     pub fn job(&self, id: u64) -> Option<(&str, &Spec)> {
         self.jobs.get(&id).map(|job| (job.record.user.as_str(), &job.record.spec))
     }
@@ -367,7 +367,7 @@ impl Jobs {
         job.filter(|job| asker.is_owner || job.record.user == asker.user).ok_or(JobRefusal::NoJob(id))
     }
 
-    /// Adds a job, without what follows from its processes.
+    /// Adds a job without its processes.
     fn insert(&mut self, id: u64, record: Record) {
         self.last = self.last.max(id);
         let count = u64::from(record.spec.count());
@@ -398,7 +398,7 @@ impl Jobs {
         );
     }
 
-    /// Notes what follows from the records of a job.
+    /// Derives the state of a job from its stored records.
     fn settle(&mut self, now: u64, id: u64) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.counts = Counts { queued: job.record.spec.count(), ..Counts::default() };
@@ -445,7 +445,7 @@ impl Jobs {
         }
     }
 
-    /// Puts a job into its user's queue if processes of it may start, and takes it out otherwise.
+    /// Puts a job into its user's queue if processes of it may start, and removes it otherwise.
     fn look_for_start(&mut self, id: u64) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let may_start = job.record.end.is_none() && job.waits.is_empty() && job.counts.queued > 0;
@@ -477,7 +477,8 @@ impl Jobs {
         self.forgotten.insert(id);
     }
 
-    /// Removes records of forgotten jobs, the job's own one last. After a restart in between, the job is an old one that has ended.
+    /// Removes records of forgotten jobs, the record of the job itself last. If the hub restarts in between, the job counts as an old ended
+    /// job.
     fn forget_more(&mut self) -> Decided {
         let mut decided = Decided::default();
         while let Some(id) = self.forgotten.first().copied() {
@@ -505,7 +506,7 @@ impl Jobs {
 }
 
 impl Decided {
-    /// Adds what was decided later.
+    /// Appends later decisions.
     pub fn add(&mut self, later: Decided) {
         self.changes.extend(later.changes);
         later.commands.into_iter().for_each(|command| self.command(command));
@@ -519,7 +520,7 @@ impl Decided {
         self.command(Command::Counted { executor: executor.to_owned(), runs: vec![run] });
     }
 
-    /// Adds a command. One for the same executor and job as the last one becomes a part of it.
+    /// Adds a command. It is merged into the last command if both are for the same executor and job.
     fn command(&mut self, command: Command) {
         match (self.commands.last_mut(), command) {
             (Some(Command::Stop { executor, runs }), Command::Stop { executor: same, runs: more })

@@ -1,13 +1,14 @@
-//! What became of runs, and the end of jobs.
+//! Results of runs, and the end of jobs.
 
 use super::{Decided, End, Job, JobChange, Jobs, Process, Stage};
 use crate::wire::jobs::{Counts, Exit, Outcome, Run, State};
 
-/// How an ended process is: its state, the result of its last run, and why, in words.
+/// The end of a process: its state, the result of its last run, and the reason in words.
 pub(super) type Ending = (State, Option<Box<Outcome>>, String);
 
 impl Jobs {
-    /// A run has ended at an executor. The executor repeats this until the run is counted. So what is not known any more is counted, too.
+    /// A run has ended at an executor. The executor repeats the message until the run is counted. So runs that the engine does not know any
+    /// more are counted too.
     pub fn ran(&mut self, now: u64, name: &str, run: Run, outcome: Outcome) -> Decided {
         let mut decided = Decided::default();
         decided.counted(name, run);
@@ -17,7 +18,7 @@ impl Jobs {
         let is_its = process.executor.as_deref() == Some(name) && process.attempts == run.attempt;
         match process.stage {
             Stage::There if was_there => {}
-            // It was lost, and was not started again since.
+            // The run was lost, and the process was not started again since.
             Stage::Queued if is_its => {
                 (job.counts.queued, job.counts.running) = (job.counts.queued - 1, job.counts.running + 1);
                 process.stage = Stage::There;
@@ -54,7 +55,7 @@ impl Jobs {
         decided
     }
 
-    /// Ends a process that was in the queue or at a machine. Ends its job with the last one.
+    /// Ends a process that was in the queue or at a machine. The job ends with its last process.
     pub(super) fn end_process(
         &mut self,
         now: u64,
@@ -82,7 +83,7 @@ impl Jobs {
         }
     }
 
-    /// Ends a job with all that is left of it, and then the jobs that wait for it in vain.
+    /// Ends a job with its remaining processes. If it is not complete, ends the jobs that wait for it, too.
     pub(super) fn end_job(&mut self, now: u64, id: u64, state: State, why: String) -> Decided {
         let mut decided = Decided::default();
         let mut ending = vec![(id, state, why)];
@@ -125,7 +126,7 @@ impl Jobs {
 }
 
 impl Counts {
-    /// The count that has a process of this stage.
+    /// The counter to which a process of this stage belongs.
     pub(super) fn of(&mut self, stage: &Stage) -> &mut u32 {
         match stage {
             Stage::Queued => &mut self.queued,
@@ -137,7 +138,7 @@ impl Counts {
         }
     }
 
-    /// The state of a job of which all processes have ended, and why, in words.
+    /// The state of a job after the end of all its processes, and the reason in words.
     pub(super) fn summary(&self) -> (State, String) {
         let Counts { complete, failed, lost, canceled, .. } = *self;
         let all = complete + failed + lost + canceled;
@@ -152,7 +153,7 @@ impl Counts {
 }
 
 impl Job {
-    /// How a process is.
+    /// The state of a process.
     pub(super) fn state_of(&self, index: u32) -> State {
         match (self.processes.get(&index).map(|it| &it.stage), &self.record.end) {
             (Some(Stage::Ended { state, .. }), _) => *state,
@@ -164,12 +165,12 @@ impl Job {
     }
 }
 
-/// Why a job is canceled that waited for another one.
+/// The reason for which a job is canceled that waited for another job.
 pub(super) fn in_vain(before: u64) -> String {
     format!("the job {before}, after which it was to run, has failed or was canceled")
 }
 
-/// How a run has ended, in words.
+/// The end of a run, in words.
 pub fn explain(exit: &Exit) -> String {
     match exit {
         Exit::Code(code) => format!("exit status {code}"),

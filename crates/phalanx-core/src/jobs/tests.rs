@@ -1,4 +1,4 @@
-//! Conversations with the engine, and what holds whatever happens.
+//! Conversations with the engine, and invariants under random events.
 
 use super::*;
 use crate::wire::hub::Facts;
@@ -116,7 +116,7 @@ fn a_run_that_is_lost_with_its_machine_is_run_again_and_counts_once() {
     let _ = jobs.tick(10 + LOST_AFTER);
     enter(&mut jobs, "ws8", 1);
     assert_eq!(runs(&jobs.assign()), [("ws8".into(), run(id, 0, 2))]);
-    // The lost machine comes back with both. The one that was not started again is its own again, and the other is ended.
+    // The lost machine comes back with both runs. It keeps the run that was not started again, and the other run is stopped.
     let decided = jobs.enter(99_000, "ws7", 2, &[run(id, 0, 1), run(id, 1, 1)], Facts::new());
     assert_eq!(stops(&decided), [("ws7".into(), run(id, 0, 1))]);
     assert_eq!((row(&jobs, id, 1).executor.as_deref(), row(&jobs, id, 1).losses), (Some("ws7"), 1));
@@ -135,7 +135,7 @@ fn a_hub_that_starts_again_knows_the_runs_and_waits_for_their_machines() {
     enter(&mut jobs, "ws7", 1);
     let assigned = jobs.assign();
     let mut again = Jobs::default();
-    // In another order: the store has none.
+    // The changes come in another order, because the store keeps no order.
     assigned.changes.into_iter().chain(submitted.changes).for_each(|change| again.fill(change));
     again.filled(1000);
     enter(&mut again, "ws8", 5);
@@ -349,7 +349,7 @@ fn a_process_takes_all_its_places_at_one_machine() {
     assert_eq!(begun.iter().filter(|(_, run)| run.job == narrow).count(), 4);
     let why = |jobs: &Jobs| jobs.show(ADA, wide).expect("is a job").0.why;
     assert_eq!(why(&jobs), "", "it runs");
-    // The places of the first one are free for the third one, and not for eight of the other job.
+    // The places of the first run are free for the third run, and not for eight runs of the other job.
     let _ = jobs.ran(2, "ws8", run(wide, 0, 1), outcome(Exit::Code(0)));
     assert_eq!(runs(&jobs.assign()), [("ws8".into(), run(wide, 2, 1))]);
 }
@@ -532,7 +532,7 @@ fn what_makes_no_sense_is_refused() {
     submit(&mut jobs, 1, "ada", spec(1));
 }
 
-/// What happens to a hub.
+/// An event at a hub.
 #[derive(Debug, Clone)]
 enum Event {
     Submit {
@@ -554,7 +554,7 @@ enum Event {
         number: usize,
         fails: bool,
     },
-    /// An executor tells an earlier result again.
+    /// An executor repeats an earlier result.
     Repeat {
         number: usize,
     },
@@ -569,7 +569,7 @@ enum Event {
     Later {
         seconds: u64,
     },
-    /// The hub is ended, and starts again from its store. `keeps`: with the newest changes.
+    /// The hub ends, and starts again from its store. `keeps`: the store has the newest changes.
     Restart {
         keeps: bool,
     },
@@ -597,13 +597,13 @@ struct World {
     jobs: Jobs,
     now: u64,
     stored: BTreeMap<(u64, Option<u32>), JobChange>,
-    /// Starts that are not on the disk yet: the hub does not wait for these.
+    /// Starts that are not on the disk yet, because the hub does not wait for them.
     unwritten: Vec<JobChange>,
     here: BTreeSet<String>,
-    /// What each executor really runs.
+    /// The runs that each executor really has.
     runs: BTreeMap<String, BTreeSet<Run>>,
     told: Vec<(String, Run, Outcome)>,
-    /// The results that users were shown.
+    /// The results that users have seen.
     shown: BTreeMap<(u64, u32), (State, Option<Outcome>)>,
     submitted: u8,
 }
@@ -717,7 +717,7 @@ impl World {
         self.check();
     }
 
-    /// What holds always.
+    /// Checks the invariants.
     fn check(&mut self) {
         for (id, job) in &self.jobs.jobs {
             let Counts { queued, running, complete, failed, lost, canceled } = job.counts;
@@ -740,7 +740,7 @@ impl World {
         assert_eq!(self.jobs.users.get("ada").map_or(0, |it| it.places), taken);
     }
 
-    /// All results that users were shown are in the store, because the driver waits for these.
+    /// Checks that all results that users have seen are in the store, because the driver waits for these.
     fn check_store(&self) {
         for ((id, index), (state, _)) in &self.shown {
             match self.stored.get(&(*id, Some(*index))) {
@@ -771,7 +771,7 @@ proptest! {
         }
         world.write();
         world.check_store();
-        // In the end two machines stay, and end what they get.
+        // In the end two machines stay, and end all their runs.
         world.happen(Event::Restart { keeps: true });
         for name in 0..2 {
             world.happen(Event::Enter { name, forgets: false });

@@ -1,8 +1,8 @@
-//! Whether a voluntary machine works for others now.
+//! Decides when a voluntary machine works for others.
 //!
-//! The owner of a desktop gives rules: only while nobody uses the machine, only at these hours, never on battery. Sensors observe the
-//! machine, and this engine decides whether it is *open* or *closed*, with the reason. Closing is immediate. Opening waits until what
-//! may change back soon has been steady for a while, so that places do not come and go every few seconds.
+//! The owner of a desktop sets rules: only while the machine is idle, only at certain hours, never on battery. Sensors observe the machine.
+//! The engine decides whether the machine is *open* or *closed*, with the reason. It closes the machine at once. It opens the machine with
+//! hysteresis: unsteady observations must be steady for a while first, so that places do not flap.
 
 #[cfg(test)]
 mod tests;
@@ -10,30 +10,31 @@ mod tests;
 use core::fmt;
 use core::time::Duration;
 
-/// A machine whose sensors say nothing for this long is closed. Sensors report a few times a second while it is open.
+/// Timeout of the sensors: the engine closes a machine without reports for this long. Sensors report a few times a second while the machine
+/// is open.
 pub const STALE: Duration = Duration::from_secs(10);
-/// How long a machine must be off battery, or off a metered network, before it opens. A loose plug closes it once.
+/// Time for which a machine must be off battery, and off a metered network, before it opens. So a loose plug closes it once.
 pub const SETTLE: Duration = Duration::from_secs(30);
-/// How long the owner's programs must be at work before they close the machine. A job of cron that takes a moment does not.
+/// Time for which the owner's programs must be busy before they close the machine. A short cron job does not close it.
 pub const BUSY: Duration = Duration::from_secs(5);
-/// How long the owner's programs must be calm before the machine opens, where the rules do not say so.
+/// Time for which the owner's programs must be calm before the machine opens, unless the rules set another.
 pub const CALM: Duration = Duration::from_secs(300);
-/// The most load of the owner's programs, in cores, where nothing tells about keys and mice and the rules do not say so.
+/// The most load of the owner's programs, in cores. It applies if no sensor reports keyboard and mouse and the rules set no limit.
 pub const MOST_LOAD: f64 = 0.3;
 /// Minutes of a day.
 pub const DAY: u16 = 24 * 60;
 
-/// A part of the day, in minutes since midnight, local time. It may pass midnight. `from` belongs to it, and `to` does not.
+/// A part of the day, in minutes since midnight, local time. It may pass midnight. It includes `from` and excludes `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hours {
     /// The first minute.
     pub from: u16,
-    /// The minute after the last one. Equal to `from`: the whole day.
+    /// The minute after the last minute. If it equals `from`, the part is the whole day.
     pub to: u16,
 }
 
 impl Hours {
-    /// Whether a minute of the day is in it.
+    /// Whether these hours contain a minute of the day.
     pub fn contains(&self, minute: u16) -> bool {
         match self.from < self.to {
             true => (self.from..self.to).contains(&minute),
@@ -49,18 +50,18 @@ impl fmt::Display for Hours {
     }
 }
 
-/// When the machine may work for others. The default is always.
+/// The owner's rules. By default, the machine always works for others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rules {
-    /// Only while no key was pressed and no mouse was moved for so long. `None`: also while somebody uses the machine.
+    /// Work only after this time without keyboard and mouse input. `None`: work also while the machine is in use.
     pub idle_after: Option<Duration>,
-    /// Only while the owner's programs use at most so many cores.
+    /// Work only while the owner's programs use at most this number of cores.
     pub most_load: Option<f64>,
-    /// Only at these hours. Empty: at any.
+    /// Work only at these hours. Empty: at any hour.
     pub hours: Vec<Hours>,
-    /// Also on battery.
+    /// Work also on battery.
     pub on_battery: bool,
-    /// Also on a metered network.
+    /// Work also on a metered network.
     pub on_metered: bool,
 }
 
@@ -71,31 +72,31 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Whether the machine must be observed.
+    /// Whether the rules need observations of the machine.
     pub fn observe(&self) -> bool {
         *self != Rules::default()
     }
 
-    /// How long the owner's programs must be calm before the machine opens.
+    /// Time for which the owner's programs must be calm before the machine opens.
     fn calm(&self) -> Duration {
         self.idle_after.unwrap_or(CALM)
     }
 }
 
-/// What the sensors see.
+/// An observation of the sensors.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
-    /// The time since the last key or movement of the mouse. `None`: no sensor can tell.
+    /// The time since the last keyboard or mouse input. `None`: no sensor reports it.
     pub idle: Option<Duration>,
-    /// The cores that the owner's programs use, of late. `None`: no sensor can tell.
+    /// Cores that the owner's programs have used recently. `None`: no sensor reports it.
     pub load: Option<f64>,
     /// The minute of the day, local time.
     pub minute: u16,
     /// Whether the machine runs on battery.
     pub on_battery: bool,
-    /// Whether its network is metered.
+    /// Whether the machine's network is metered.
     pub is_metered: bool,
-    /// Whether the owner has paused it.
+    /// Whether the owner has paused the machine.
     pub is_paused: bool,
 }
 
@@ -104,7 +105,7 @@ pub struct Seen {
 pub enum Reason {
     /// The owner has paused it.
     Paused,
-    /// Somebody uses its keyboard or mouse.
+    /// The machine's keyboard or mouse is in use.
     Used,
     /// The owner's programs use its processors.
     Busy,
@@ -112,9 +113,9 @@ pub enum Reason {
     Battery,
     /// Its network is metered.
     Metered,
-    /// It is not one of its hours.
+    /// The time is outside these hours.
     Hours(Vec<Hours>),
-    /// No sensor tells whether somebody uses it.
+    /// The sensors that the rules need report nothing.
     Blind,
 }
 
@@ -140,27 +141,27 @@ impl fmt::Display for Reason {
 pub struct Voluntary {
     rules: Rules,
     closed: Option<Reason>,
-    /// When the sensors said something last.
+    /// The time of the latest report of the sensors.
     seen: Option<Duration>,
-    /// Since when the owner's programs are at work without a break.
+    /// Start of the period in which the owner's programs have been busy without a break.
     busy: Option<Duration>,
-    /// The last unsteady reason, and until when it closes the machine.
+    /// The latest unsteady reason, and the time until which it closes the machine.
     unsteady: Option<(Reason, Duration)>,
 }
 
 impl Voluntary {
-    /// A machine with rules is closed until it was observed.
+    /// Creates the engine. A machine with rules is closed until its first observation.
     pub fn new(rules: Rules) -> Voluntary {
         let closed = rules.observe().then_some(Reason::Blind);
         Voluntary { rules, closed, seen: None, busy: None, unsteady: None }
     }
 
-    /// Why the machine is closed. `None`: it is open.
+    /// The reason for which the machine is closed. `None`: it is open.
     pub fn closed(&self) -> Option<&Reason> {
         self.closed.as_ref()
     }
 
-    /// The sensors have seen this. Returns whether the machine opens or closes, or is closed for another reason than before.
+    /// The sensors report an observation. Returns whether the machine opens, closes, or changes its reason.
     pub fn on_seen(&mut self, now: Duration, seen: &Seen) -> bool {
         self.seen = Some(now);
         self.note_unsteady(now, seen);
@@ -170,7 +171,7 @@ impl Voluntary {
         self.become_closed(reason)
     }
 
-    /// Time has passed. Returns the same as [`Voluntary::on_seen`].
+    /// Applies the timeout of the sensors. Returns the same as [`Voluntary::on_seen`].
     pub fn on_time(&mut self, now: Duration) -> bool {
         let is_stale = self.seen.is_some_and(|seen| now.saturating_sub(seen) >= STALE);
         let reason = if is_stale && self.rules.observe() { Some(Reason::Blind) } else { self.closed.clone() };
@@ -181,7 +182,7 @@ impl Voluntary {
         std::mem::replace(&mut self.closed, reason) != self.closed
     }
 
-    /// Notes a reason that may change back soon. It closes the machine for a while longer than it lasts.
+    /// Notes an unsteady reason. It closes the machine for a while longer than it lasts.
     fn note_unsteady(&mut self, now: Duration, seen: &Seen) {
         let is_busy = self.is_busy(now, seen);
         let unsteady = match () {
@@ -195,7 +196,7 @@ impl Voluntary {
         }
     }
 
-    /// Whether the owner's programs are at work for long enough to close the machine, or still at work while it is closed for that.
+    /// Whether the owner's programs have been busy for long enough to close the machine, or are still busy while they keep it closed.
     fn is_busy(&mut self, now: Duration, seen: &Seen) -> bool {
         let most =
             self.rules.most_load.or((self.rules.idle_after.is_some() && seen.idle.is_none()).then_some(MOST_LOAD));
@@ -206,7 +207,7 @@ impl Voluntary {
         since.is_some_and(|since| has_closed || now.saturating_sub(since) >= BUSY)
     }
 
-    /// The reasons that do not change back within a moment.
+    /// The steady reason, if there is one.
     fn steady(&self, seen: &Seen) -> Option<Reason> {
         let rules = &self.rules;
         match (rules.idle_after, seen.idle, seen.load) {

@@ -12,7 +12,7 @@ fn when_idle() -> Rules {
     Rules { idle_after: Some(5 * MINUTE), on_battery: false, on_metered: false, ..Rules::default() }
 }
 
-/// A machine that nobody has used for an hour.
+/// A machine that has been idle for an hour.
 fn quiet() -> Seen {
     Seen { idle: Some(60 * MINUTE), load: Some(0.0), ..Seen::default() }
 }
@@ -21,7 +21,7 @@ fn closed(machine: &Voluntary) -> Option<String> {
     machine.closed().map(Reason::to_string)
 }
 
-/// What the machine says after each of these observations, a second apart.
+/// The answers of the engine after each of these observations, a second apart.
 fn told(rules: Rules, seen: impl IntoIterator<Item = Seen>) -> Vec<Option<String>> {
     let mut machine = Voluntary::new(rules);
     let tell = |(second, seen): (u64, Seen)| {
@@ -152,7 +152,7 @@ fn rules() -> impl Strategy<Value = Rules> {
     )
 }
 
-/// Whether the rules allow an observation, with nothing remembered. Load is left out, because it counts only when it goes on.
+/// Whether the rules allow an observation by itself, without history. Load is left out, because it counts only after a while.
 fn allows(rules: &Rules, seen: &Seen) -> bool {
     let is_idle = rules.idle_after.is_none_or(|after| seen.idle.map_or(seen.load.is_some(), |idle| idle >= after));
     let is_hour = rules.hours.is_empty() || rules.hours.iter().any(|hours| hours.contains(seen.minute));
@@ -161,7 +161,7 @@ fn allows(rules: &Rules, seen: &Seen) -> bool {
 }
 
 proptest! {
-    /// It is never open against the rules, and whoever is told of changes only knows the state.
+    /// The engine never opens a machine against the rules. An observer that hears only changes knows the state.
     #[test]
     fn it_is_open_only_as_the_rules_allow(rules in rules(), all in prop::collection::vec((1u64..40, seen()), 1..40)) {
         let mut machine = Voluntary::new(rules.clone());
@@ -179,7 +179,7 @@ proptest! {
         }
     }
 
-    /// After any history, a machine that the rules allow opens, and stays open.
+    /// After any history, a machine opens and stays open once the rules allow it.
     #[test]
     fn it_opens_at_last(rules in rules(), all in prop::collection::vec((1u64..40, seen()), 0..20)) {
         let mut machine = Voluntary::new(rules.clone());
@@ -201,7 +201,7 @@ proptest! {
         prop_assert!(was_open, "{:?}", machine.closed());
     }
 
-    /// Between a close for a plug, a network or load and the next opening, time passes, whatever the sensors say.
+    /// Time passes between a close for battery, network or load and the next opening, for any observations.
     #[test]
     fn it_does_not_flap(all in prop::collection::vec((1u64..5, any::<bool>(), any::<bool>()), 1..200)) {
         let mut machine = Voluntary::new(when_idle());

@@ -1,20 +1,20 @@
-//! Jobs: any command, run for a user on machines of a grid, with its inputs and outputs. What a job is, and what users, the hub and
-//! executors say about it.
+//! Jobs: any command, run for a user on machines of a grid, with its inputs and outputs. This module has the specification of a job, and
+//! the messages between users, the hub and executors.
 //!
 //! The words for states are those of the GA4GH Task Execution Service (TES 1.1). All messages are headers. Bytes of files travel over
-//! links of their own ([`ToContent`]), because they may be many.
+//! separate links ([`ToContent`]), because there may be many.
 
 use super::MAX_CONTROL_BODY;
 use crate::needs::Needs;
 use serde::{Deserialize, Serialize};
 
-/// Most bytes of a content that is part of a message. A small output needs no request of its own for that, and the hub no file.
+/// Most bytes of a content that is part of a message. So a small output needs no separate request, and no file at the hub.
 pub const MOST_HERE: usize = 512;
 /// Most bytes of one piece of a content.
 pub const PIECE: usize = MAX_CONTROL_BODY as usize;
 /// Most bytes of one content.
 pub const MOST_BYTES: u64 = 1 << 40;
-/// Most bytes of the end of a log that an executor tells while the process runs.
+/// Most bytes of a log that an executor sends in one answer while the process runs.
 pub const MOST_TAIL: usize = PIECE;
 /// Most outputs of a process, and most inputs of a job.
 pub const MOST_FILES: usize = 1000;
@@ -35,19 +35,19 @@ pub type Digest = [u8; 32];
 /// The bytes of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Content {
-    /// The bytes themselves, [`MOST_HERE`] at most.
+    /// The bytes inline, [`MOST_HERE`] at most.
     Here(Vec<u8>),
-    /// The hub keeps them.
+    /// The hub keeps the bytes.
     Kept {
         /// Their digest.
         digest: Digest,
-        /// How many there are.
+        /// Their number.
         bytes: u64,
     },
 }
 
 impl Content {
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn bytes(&self) -> u64 {
         match self {
             Content::Here(bytes) => bytes.len() as u64,
@@ -55,7 +55,7 @@ impl Content {
         }
     }
 
-    /// Whether it has an acceptable length.
+    /// Whether the content is no longer than its kind allows.
     pub fn is_short(&self) -> bool {
         match self {
             Content::Here(bytes) => bytes.len() <= MOST_HERE,
@@ -77,7 +77,7 @@ pub struct File {
     pub name: String,
     /// Its bytes.
     pub content: Content,
-    /// Whether it may be executed.
+    /// Whether it is executable.
     pub executable: bool,
 }
 
@@ -89,21 +89,21 @@ pub struct Command {
     pub words: Vec<String>,
     /// Variables beside those of the cage.
     pub environment: Vec<(String, String)>,
-    /// The folder in which it runs, below that of the process. `None`: that of the process.
+    /// The working directory, below the folder of the process. `None`: the folder of the process.
     pub folder: Option<String>,
-    /// The input that it reads as its standard input. `None`: nothing.
+    /// The input file that the command reads as its standard input. `None`: the standard input is empty.
     pub stdin: Option<String>,
 }
 
-/// What a user submits: one process, or an array of processes that differ in their index.
+/// The specification of a job: one process, or an array of processes that differ in their index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spec {
-    /// Random bytes of the user's end. The same request again, because its answer was lost, is the same job.
+    /// Random bytes chosen by the client (an idempotency key). A retry of a request, after its answer was lost, names the same job.
     pub key: [u8; 16],
-    /// What the user calls it. May be empty.
+    /// A name for people. May be empty.
     pub name: String,
-    /// What each process runs, one after the other.
+    /// The commands that each process runs, one after the other.
     pub commands: Vec<Command>,
     /// The first index.
     pub first: u32,
@@ -111,23 +111,23 @@ pub struct Spec {
     pub last: u32,
     /// The files that each process finds in its folder.
     pub inputs: Vec<File>,
-    /// Patterns (globs) of the files that are brought back from each process.
+    /// Patterns (globs) of the output files of each process.
     pub outputs: Vec<String>,
-    /// Absolute paths at which each process sees folders of its own, and the names of these folders in its folder.
+    /// Absolute paths at which each process sees private folders, and the names of these folders inside its folder.
     pub shown: Vec<(String, String)>,
-    /// What a machine needs.
+    /// The needs that a machine must meet.
     pub needs: Needs,
     /// The jobs that must be complete before this one begins.
     pub after: Vec<u64>,
-    /// How often a process that has failed is run again.
+    /// The number of retries of a failed process.
     pub retries: u32,
     /// Jobs with a higher number come first.
     pub priority: i32,
-    /// How many seconds one run may take. `None`: any.
+    /// The longest time that one run may take, in seconds. `None`: no limit.
     pub time_limit: Option<u32>,
-    /// When the job is ended if it has not ended, in milliseconds since 1970.
+    /// The time at which the hub cancels the job if it has not ended, in milliseconds since 1970.
     pub deadline: Option<u64>,
-    /// How many places each process takes, all at one machine. 0 counts as 1, so that a request without the field makes sense.
+    /// The places of each process, all at one machine. 0 counts as 1, so that a request without the field is valid.
     pub places: u32,
 }
 
@@ -137,28 +137,28 @@ impl Spec {
         self.last.saturating_sub(self.first).saturating_add(1)
     }
 
-    /// How many places each process takes at a machine, at least one.
+    /// The places that each process takes at a machine, at least one.
     pub fn places_each(&self) -> u32 {
         self.places.max(1)
     }
 }
 
-/// How a job or a process is.
+/// The state of a job or a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum State {
     /// It waits: for a place, for a machine that meets its needs, or for other jobs.
     Queued,
-    /// A machine has it, and fetches its inputs.
+    /// A machine has it and fetches its inputs.
     Initializing,
     /// It runs.
     Running,
-    /// It has ended with exit status 0.
+    /// The job or process has ended with exit status 0.
     Complete,
     /// The user's command has failed.
     ExecutorError,
     /// A machine has failed, or the grid.
     SystemError,
-    /// The user has canceled it, or its deadline has passed, or a job failed that it waited for.
+    /// The user has canceled it, its deadline has passed, or a job failed that it waited for.
     Canceled,
 }
 
@@ -176,24 +176,24 @@ impl State {
         }
     }
 
-    /// Whether nothing changes any more.
+    /// Whether the state is final.
     pub fn is_over(self) -> bool {
         !matches!(self, State::Queued | State::Initializing | State::Running)
     }
 }
 
-/// One run of one process of a job. A process that is run again has another attempt.
+/// One run of one process of a job. Each retry of the process has another attempt number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Run {
     /// The job.
     pub job: u64,
     /// The index of the process.
     pub index: u32,
-    /// How often the process was started, with this run.
+    /// The number of starts of the process, including this run.
     pub attempt: u32,
 }
 
-/// How a run has ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exit {
     /// By itself, with this status.
@@ -202,37 +202,37 @@ pub enum Exit {
     Signal(i32),
     /// It took longer than its time limit.
     Late,
-    /// The command cannot be run, or an output cannot be brought back. The user's to change.
+    /// The command cannot be run, or an output cannot be brought back. The user must change the job.
     Unstarted(String),
-    /// The machine has failed. Another one may do better.
+    /// The machine has failed. The run may succeed at another machine.
     Broken(String),
 }
 
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// How it has ended.
+    /// The end of the run.
     pub exit: Exit,
-    /// What it has written to its standard output.
+    /// Its standard output.
     pub stdout: Content,
-    /// What it has written to its standard error.
+    /// Its standard error.
     pub stderr: Content,
-    /// How many bytes of both were dropped, because they were too many.
+    /// The bytes of both that were dropped beyond the limit.
     pub dropped: u64,
-    /// The files that its patterns have found.
+    /// The files that match the patterns for outputs.
     pub outputs: Vec<File>,
     /// When it began, in milliseconds since 1970.
     pub began: u64,
     /// When it ended.
     pub ended: u64,
-    /// The processor time of it and all that it has waited for, in microseconds.
+    /// Processor time of its processes, in microseconds. A child counts only if its parent has waited for it.
     pub cpu: u64,
     /// The most memory of its largest process, in bytes.
     pub memory: u64,
 }
 
 impl Outcome {
-    /// Whether it has an acceptable length.
+    /// Whether the text, the contents and the number of outputs are within their limits.
     pub fn is_short(&self) -> bool {
         let why = match &self.exit {
             Exit::Unstarted(why) | Exit::Broken(why) => why.len(),
@@ -270,20 +270,20 @@ pub enum Stream {
     Error,
 }
 
-/// How many processes of a job are in which state.
+/// The number of processes of a job in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Those that wait.
+    /// Waiting processes.
     pub queued: u32,
-    /// Those that a machine has.
+    /// Processes that a machine has.
     pub running: u32,
-    /// Those that are complete.
+    /// Complete processes.
     pub complete: u32,
-    /// Those whose command has failed.
+    /// Processes whose command has failed.
     pub failed: u32,
-    /// Those that machines have lost too often.
+    /// Processes that were lost with machines too often.
     pub lost: u32,
-    /// Those that were canceled.
+    /// Canceled processes.
     pub canceled: u32,
 }
 
@@ -294,7 +294,7 @@ pub struct JobRow {
     pub id: u64,
     /// The user.
     pub user: String,
-    /// What the user calls it.
+    /// The user's name for it.
     pub name: String,
     /// The words of its first command, shortened.
     pub command: Vec<String>,
@@ -302,17 +302,17 @@ pub struct JobRow {
     pub first: u32,
     /// Its last index.
     pub last: u32,
-    /// When it was submitted, in milliseconds since 1970.
+    /// The time of its submission, in milliseconds since 1970.
     pub submitted: u64,
-    /// When it has ended.
+    /// The time of its end.
     pub ended: Option<u64>,
-    /// How it is.
+    /// Its state.
     pub state: State,
-    /// How its processes are.
+    /// The states of its processes.
     pub counts: Counts,
     /// Its priority.
     pub priority: i32,
-    /// Why it waits or has ended so, in words. May be empty.
+    /// The reason for its state, in words. May be empty.
     pub why: String,
 }
 
@@ -321,17 +321,17 @@ pub struct JobRow {
 pub struct ProcessRow {
     /// Its index.
     pub index: u32,
-    /// How it is.
+    /// Its state.
     pub state: State,
-    /// The machine that has it or had it last.
+    /// The machine that has it, or had it last.
     pub executor: Option<String>,
-    /// How often it was started.
+    /// The number of its starts.
     pub attempts: u32,
-    /// How often a machine was lost with it.
+    /// The number of machines that were lost with it.
     pub losses: u32,
     /// Its result.
     pub outcome: Option<Outcome>,
-    /// Why it is so, in words. May be empty.
+    /// The reason for its state, in words. May be empty.
     pub why: String,
 }
 
@@ -341,28 +341,27 @@ pub struct ProcessRow {
 pub enum ToHubJobs {
     /// A user submits a job.
     Submit { spec: Box<Spec> },
-    /// A user asks for the jobs before the one of this number, the newest first; an owner for those of all users.
+    /// A user asks for jobs below the number `before`, the newest first. `all`: an owner asks for the jobs of all users.
     List { before: Option<u64>, all: bool },
     /// A user asks for a job.
     Show { job: u64 },
-    /// A user asks for the processes of a job after the one with this index.
+    /// A user asks for the processes of a job after the index `after`.
     Processes { job: u64, after: Option<u32> },
     /// A user cancels a job, or one process of it.
     Cancel { job: u64, index: Option<u32> },
-    /// A user wants a job that has ended to be forgotten, with its outputs.
+    /// A user asks the hub to forget an ended job, with its outputs.
     Forget { job: u64 },
-    /// A user asks for what a process has written, from this byte on.
+    /// A user asks for the log of a process, from the byte `from` on.
     Log { job: u64, index: u32, stream: Stream, from: u64 },
-    /// An executor takes jobs. It has so many places for them, with those that jobs take, and these runs, of which some may have ended.
+    /// An executor takes jobs. `room`: its places for jobs, including those in use. `runs`: its runs, of which some may have ended.
     Here { room: u32, runs: Vec<Run> },
-    /// An executor has so many places for jobs, together with those that jobs take.
+    /// An executor has `room` places for jobs, including those in use.
     Room { room: u32 },
     /// These runs have begun.
     Began { runs: Vec<Run> },
-    /// These runs have ended. The executor repeats this until they are counted.
+    /// These runs have ended. The executor repeats the message until the hub has counted them.
     Ran { ends: Vec<(Run, Outcome)> },
-    /// The executor has not begun these runs and does not, because it has no place for them. `refuses`: because it does not accept the
-    /// user.
+    /// The executor returns runs that it has not begun, because it has no place for them. `refuses`: it does not accept the user.
     Back { runs: Vec<Run>, refuses: bool },
     /// An executor answers [`FromHubJobs::Tail`]. The body has the bytes. `is_running`: more may follow.
     Tail { ticket: u64, is_running: bool },
@@ -372,44 +371,44 @@ pub enum ToHubJobs {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum FromHubJobs {
-    /// The job has this number.
+    /// The hub has accepted the job under this number.
     Submitted { job: u64 },
     /// Jobs. `goes_on`: there are more after the last one.
     List { rows: Vec<JobRow>, goes_on: bool },
-    /// A job, and what was submitted.
+    /// A job, and its specification.
     Shown { row: Box<JobRow>, spec: Box<Spec> },
     /// Processes of a job. `goes_on`: there are more after the last one.
     Processes { rows: Vec<ProcessRow>, goes_on: bool },
-    /// So many processes were canceled.
+    /// The hub has canceled this number of processes.
     Canceled { processes: u32 },
     /// The job is forgotten.
     Forgotten,
-    /// What a process has written. `content`: it has ended, and this is all of it. Otherwise the body has what it has written from the
-    /// asked byte on, and `is_running` says whether more may follow.
+    /// The log of a process. `content`: the process has ended, and this is its whole log. Otherwise the body has the log from the requested
+    /// byte on. `is_running`: more may follow.
     Log { content: Option<Content>, is_running: bool },
-    /// To an executor: run these processes of a job, by index and attempt.
+    /// To an executor: run these processes of a job. `runs`: index and attempt of each.
     Run { user: String, job: u64, spec: Box<Spec>, runs: Vec<(u32, u32)> },
     /// To an executor: end these runs. Their results do not count.
     Stop { runs: Vec<Run> },
-    /// To an executor: these runs are counted, or do not count. It forgets them.
+    /// To an executor: forget these runs, because the hub has counted or rejected them.
     Counted { runs: Vec<Run> },
-    /// To an executor: bring the contents of these results again.
+    /// To an executor: send the contents of these results again.
     Lacks { runs: Vec<Run> },
-    /// To an executor: what has this run written to a stream, from this byte on?
+    /// To an executor: send the log of this run's stream, from the byte `from` on.
     Tail { ticket: u64, run: Run, stream: Stream, from: u64 },
 }
 
-/// A message over a link for contents, to a hub. Contents are apart for each user.
+/// A message over a link for contents, to a hub. Each user has separate contents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum ToContent {
-    /// Which of these contents of a user does the hub lack?
+    /// Asks which of these contents of a user the hub lacks.
     Lacking { user: String, digests: Vec<Digest> },
-    /// A content of so many bytes follows, in pieces. The hub answers where to begin.
+    /// A content of `bytes` bytes follows, in pieces. The hub answers with the byte at which to begin.
     Put { user: String, digest: Digest, bytes: u64 },
     /// The body has the next bytes.
     Piece,
-    /// The bytes of a content from this one on, as many as fit into a piece.
+    /// Asks for the bytes of a content from the byte `from` on, as many as fit into a piece.
     Get { user: String, digest: Digest, from: u64 },
 }
 
@@ -417,12 +416,12 @@ pub enum ToContent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum FromContent {
-    /// The hub lacks these.
+    /// The hub lacks these contents.
     Lacking { digests: Vec<Digest> },
-    /// The next piece begins at this byte. With all bytes: the hub has the content.
+    /// The next piece begins at this byte. If it equals the length, the hub has the whole content.
     From { byte: u64 },
-    /// The body has the bytes that were asked for.
+    /// The body has the requested bytes.
     Piece,
-    /// The request is refused.
+    /// The hub refuses the request.
     Refused { reason: String },
 }

@@ -1,13 +1,13 @@
-//! Bearer tokens: a user's word that whoever shows it is the user, to services that speak HTTP. Their clients know neither links nor
-//! certificates of a grid.
+//! Bearer tokens authenticate a user to services that speak HTTP, because HTTP clients know neither links nor certificates of a grid. Any
+//! client that presents a token acts as its user.
 //!
 //! ```text
 //! "phalanx-bearer-", then base64url of:  length, the user's name | 65 bytes: the user's public key
 //!                                        | 8 bytes: end, in seconds since 1970 | 16 random bytes | signature
 //! ```
 //!
-//! The user's key signs the end and the grid, so a token is made without a hub. A hub checks that the key is that of a member. So a token
-//! ends with the membership of its user.
+//! The user's key signs the expiry and the grid, so a token needs no hub to make. The hub checks that the key belongs to a member. So a
+//! token becomes invalid with the membership of its user.
 
 use super::{IdentityError, Member, Role, fingerprint, role_and_name, to_hex};
 use crate::identity::authority::{LONGEST_NAME, PublicKey};
@@ -17,19 +17,19 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use std::time::Duration;
 
 const PREFIX: &str = "phalanx-bearer-";
-/// The first words of what is signed. A user's key signs nothing else that begins so.
+/// Prefix of the signed text (domain separation). A user's key signs no other text with this prefix.
 const TITLE: &str = "phalanx bearer token of ";
-/// Longest time for which a token is good: 30 days.
+/// Longest validity of a token: 30 days.
 pub const LONGEST_BEARER: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Whose token it is, if the key is still that of the user.
+/// The contents of a valid token. The caller must check that the key is still that of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bearer {
     /// The user's name.
     pub user: String,
     /// The digest of the user's public key.
     pub key: String,
-    /// The end, in seconds since 1970.
+    /// The expiry, in seconds since 1970.
     pub until: u64,
 }
 
@@ -37,7 +37,7 @@ impl Member {
     /// Makes a token of this user.
     ///
     /// # Errors
-    /// This member is no user, or is a process that acts for one; or the time is too long.
+    /// This member is not a user, or is a process that acts for one, or the time is too long.
     pub fn bearer(&self, lasts: Duration) -> Result<String, IdentityError> {
         let (role, name) = role_and_name(&self.own.certificate)?;
         if self.acts.is_some() || role != Role::User.name() {
@@ -61,7 +61,7 @@ impl Member {
     /// Reads a token of this member's grid. The caller checks that the key is that of the user.
     ///
     /// # Errors
-    /// It is none, is not signed so, or has ended.
+    /// The token is malformed, its signature is wrong, or it has expired.
     pub fn read_bearer(&self, token: &str) -> Result<Bearer, IdentityError> {
         let parts = token.strip_prefix(PREFIX).and_then(from_letters);
         let parts = parts.as_deref().and_then(Parts::of).ok_or(IdentityError::Bearer("it is none, or not whole"))?;
@@ -74,7 +74,7 @@ impl Member {
         if until <= now {
             return Err(IdentityError::Bearer("its time is over; make a new one: phalanx token"));
         }
-        // A clock that is wrong by a day makes no token last for ever.
+        // The margin of a day is for clocks that are wrong. The check bounds every token's life.
         if until - now > LONGEST_BEARER.as_secs() + 24 * 3600 {
             return Err(IdentityError::Bearer("it is for too long a time"));
         }
@@ -104,7 +104,7 @@ impl Parts<'_> {
     }
 }
 
-/// What the user's key signs.
+/// The text that the user's key signs.
 fn to_sign(authority: &CertificateDer<'_>, user: &str, until: u64, nonce: &[u8; 16]) -> String {
     format!("{TITLE}{}\nuser {user}\nuntil {until}\nnonce {}\n", fingerprint(authority), to_hex(nonce))
 }

@@ -21,34 +21,34 @@ pub struct Bars {
     pub(super) paths: Option<Arc<Opened>>,
     #[cfg(target_os = "linux")]
     pub(super) ruleset: Option<Arc<std::os::fd::OwnedFd>>,
-    /// The program that refuses system calls.
+    /// The seccomp filter that refuses system calls.
     #[cfg(target_os = "linux")]
     pub(super) filter: Option<Arc<[libc::sock_filter]>>,
-    /// The program with which the kernel asks the keeper.
+    /// The seccomp filter that notifies the keeper.
     #[cfg(target_os = "linux")]
     pub(super) gate: Option<Arc<[libc::sock_filter]>>,
-    /// What the processes may write, without symbolic links.
+    /// Paths that the processes may write, without symbolic links.
     #[cfg(target_os = "linux")]
     pub(super) writable: Arc<Vec<PathBuf>>,
-    /// The rules for the keeper of the program.
+    /// The Landlock rules for the keeper of the program.
     #[cfg(target_os = "linux")]
     pub(super) around: Option<Arc<std::os::fd::OwnedFd>>,
-    /// The account that the processes get. `None`: this process's.
+    /// The account of the processes. `None`: the account of this process.
     #[cfg(target_os = "linux")]
     pub(super) account: Option<Account>,
-    /// How many processes the account may have while one of these begins another. `None`: no limit.
+    /// The limit of the account's processes, checked when one of them forks (`RLIMIT_NPROC`). `None`: no limit.
     #[cfg(target_os = "linux")]
     pub(super) processes: Option<u64>,
-    /// What the programs may use of the machine. `None`: there are no limits.
+    /// The limits of the programs' resources. `None`: there are no limits.
     #[cfg(target_os = "linux")]
     pub(super) limiter: Option<Arc<Limiter>>,
-    /// The folder that is `/dev/shm` to the processes, and its name. `None`: they have that of all.
+    /// The folder that the processes see as `/dev/shm`, and its name. `None`: they share the machine's `/dev/shm`.
     #[cfg(target_os = "linux")]
     pub(super) memory: Option<(PathBuf, Arc<std::ffi::CString>)>,
-    /// Where the processes may connect to, and the program that refuses other sockets. `None`: everywhere.
+    /// Addresses to which the processes may connect, and the seccomp filter that refuses other sockets. `None`: all addresses.
     #[cfg(target_os = "linux")]
     pub(super) ways: Option<(Arc<Ways>, Arc<[libc::sock_filter]>)>,
-    /// Where the processes see folders of their own. `None`: they see the machine's paths.
+    /// The view that shows private folders at some paths. `None`: the processes see the machine's paths.
     #[cfg(target_os = "linux")]
     pub(super) view: Option<Arc<View>>,
 }
@@ -66,7 +66,7 @@ impl Bars {
         Some(opened)
     }
 
-    /// The number of the account that the processes get. `None`: this process's.
+    /// The user number of the processes. `None`: the number of this process.
     pub fn account(&self) -> Option<u32> {
         #[cfg(target_os = "linux")]
         return self.account.as_ref().map(Account::number);
@@ -74,19 +74,19 @@ impl Bars {
         return None;
     }
 
-    /// How many processes and threads the account may have while a process of the program begins another. `None`: no limit.
+    /// The limit of the account's processes and threads, checked when a process of the program forks. `None`: no limit.
     #[cfg(target_os = "linux")]
     pub fn processes(&self) -> Option<u64> {
         self.processes
     }
 
-    /// What the programs may use of the machine. `None`: there are no limits.
+    /// The limits of the programs' resources. `None`: there are no limits.
     #[cfg(target_os = "linux")]
     pub fn limiter(&self) -> Option<&Arc<Limiter>> {
         self.limiter.as_ref()
     }
 
-    /// Whether processes may have sockets to which ranks of other machines connect.
+    /// Whether processes may listen, because ranks of other machines connect to them.
     #[cfg(target_os = "linux")]
     pub fn may_listen(&self) -> bool {
         self.ways.as_ref().is_none_or(|(ways, _)| ways.listens)
@@ -98,7 +98,7 @@ impl Bars {
         self.folder.iter().chain(self.memory.iter().map(|(folder, _)| folder)).cloned().collect()
     }
 
-    /// Makes an open file the account's, so that a process can open it again, as it does with `/dev/stdout`.
+    /// Makes the account the owner of an open file, so that a process can open the file again, for example as `/dev/stdout`.
     ///
     /// # Errors
     ///
@@ -108,12 +108,12 @@ impl Bars {
         self.account.as_ref().map_or(Ok(()), |account| account.own(file))
     }
 
-    /// Gives a command its environment and its folder. Variables that were set before are lost.
+    /// Sets the environment and the folder of a command. Removes variables that were set before.
     pub fn furnish(&self, command: &mut Command) {
         command.env_clear().envs(self.environment.iter().cloned());
         #[cfg(target_os = "linux")]
         if let Some(account) = &self.account {
-            // The number need not have a name of its own.
+            // The account's number may have no name on this machine.
             command.env("USER", account.user()).env("LOGNAME", account.user());
         }
         #[cfg(target_os = "linux")]
@@ -125,8 +125,8 @@ impl Bars {
         }
     }
 
-    /// Puts this process into the cage, from which there is no way out, under its account. It makes system calls only, so it
-    /// may be called between fork and exec.
+    /// Puts this process into the cage for good, under its account. It makes system calls only, so that callers can use it between fork and
+    /// exec.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl Bars {
         landlock::shed(self.processes)?;
         self.limiter.as_ref().map_or(Ok(()), |limiter| limiter.enter())?;
         self.account.as_ref().map_or(Ok(()), Account::enter)?;
-        // An account gains no rights either: no program with the set-user-ID bit makes the process root again.
+        // An account must gain no rights either, because a program with the set-user-ID bit would make the process root again.
         let filters = [self.filter.is_some(), self.ways.is_some(), self.gate.is_some()].contains(&true);
         if self.ruleset.is_some() || filters || self.account.is_some() {
             landlock::gain_nothing()?;
@@ -147,7 +147,7 @@ impl Bars {
         self.filter.as_ref().map_or(Ok(()), |filter| seccomp::enter(filter))
     }
 
-    /// Puts this process, the keeper, into namespaces in which the program's own folder is `/dev/shm`. System calls only.
+    /// Puts the keeper, which calls this, into namespaces in which the program's own folder is `/dev/shm`. System calls only.
     ///
     /// # Errors
     ///
@@ -157,13 +157,13 @@ impl Bars {
         self.memory.as_ref().map_or(Ok(()), |(_, name)| private::enter(name))
     }
 
-    /// Whether the keeper answers for processes in the cage: it changes the modes of files for them, or connects them.
+    /// Whether the keeper makes system calls for processes in the cage: changes of file modes, or connections.
     #[cfg(target_os = "linux")]
     pub fn has_gate(&self) -> bool {
         self.gate.is_some()
     }
 
-    /// Puts this process, which is in the cage, behind the gate, and sends the gate to the keeper through the socket. System calls only.
+    /// Puts this caged process behind the gate, and sends the gate's descriptor to the keeper through the socket. System calls only.
     ///
     /// # Errors
     ///
@@ -173,8 +173,8 @@ impl Bars {
         self.gate.as_ref().map_or(Ok(()), |gate| gate::enter(gate, keeper))
     }
 
-    /// Receives the gate of the program, in the keeper. From now on the keeper has the rights of the program's account only. It makes
-    /// system calls only. `None`: there is no gate, or the program did not get so far.
+    /// Receives the gate of the program, in the keeper. If the program has the keeper's account, the keeper drops its capabilities first.
+    /// It makes system calls only. `None`: the program has no gate, or ended before it sent one.
     #[cfg(target_os = "linux")]
     pub fn keep_gate(&self, program: std::os::fd::BorrowedFd<'_>) -> Option<Gate<'_>> {
         self.gate.as_ref()?;
@@ -187,7 +187,7 @@ impl Bars {
         Gate::receive(program, &self.writable, doorway)
     }
 
-    /// Gives this process the program's view of the machine. It makes system calls only.
+    /// Gives this process the program's view of the machine (a mount namespace). It makes system calls only.
     ///
     /// # Errors
     ///
@@ -197,13 +197,13 @@ impl Bars {
         self.view.as_ref().map_or(Ok(()), |view| view.enter())
     }
 
-    /// Puts this process around the cage: it signals only what it starts from now on. Returns false if that is not so. It makes
+    /// Restricts the keeper: from now on it can signal only processes that it starts. Returns whether the restriction holds. It makes
     /// system calls only.
     #[cfg(target_os = "linux")]
     pub fn stand_around(&self) -> bool {
         use std::os::fd::AsFd;
         let Some(around) = &self.around else { return false };
-        // The parent has the same account and stands outside, so that the kernel must refuse a signal to it.
+        // The kernel must refuse a signal to the parent, which has the same account and is outside of the restriction.
         let refuses = || rustix::process::getppid().is_some_and(|it| rustix::process::test_kill_process(it).is_err());
         landlock::restrict(around.as_fd()).is_ok() && refuses()
     }

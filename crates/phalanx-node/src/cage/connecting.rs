@@ -1,8 +1,9 @@
-//! Connections through the gate: the keeper connects a process's socket, to an address that it has read once.
+//! Connections through the gate: the keeper connects a process's socket to an address that the keeper has copied.
 //!
-//! A filter cannot read the address of `connect`, and a process could exchange one that was only looked at. So the keeper copies the
-//! address, fetches the socket (`pidfd_getfd`), and connects it itself. The sockets that a filter lets the program have are those of
-//! unix and TCP, without datagrams, and none sends anywhere before it is connected. What is here makes system calls only, as the rest of the gate.
+//! A seccomp filter cannot read the address of `connect`. A process could also change an address after the check (time of check to time of
+//! use). So the keeper copies the address, fetches the socket (`pidfd_getfd`), and connects it itself. The filter allows sockets of unix
+//! and TCP only, without datagrams, because these cannot send before they are connected. This module makes system calls only, like the rest
+//! of the gate.
 
 use super::network::Ways;
 use super::opened_files::{is_in, link_to, open_named, read_bytes, written};
@@ -13,41 +14,41 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 
-/// Connections that are being made at a time, of one program.
+/// Most pending connections of one program.
 pub const MOST: usize = 64;
 /// The longest address that the kernel takes (`struct sockaddr_storage`).
 const LONGEST: usize = 128;
-/// Attempts to connect to a unix socket that has too many waiting, and milliseconds between two.
+/// Retries to connect to a unix socket whose backlog is full, and milliseconds between two attempts.
 const ATTEMPTS: u32 = 50;
 const PAUSE: c_int = 10;
-/// Parents between a process and its keeper, at most.
+/// Most ancestors of a process that are searched for the keeper.
 const DEEPEST: usize = 4096;
 
-/// How a call has come out.
+/// The outcome of a call.
 pub enum Made {
-    /// It has ended.
+    /// The keeper has made the call.
     Done,
-    /// The process makes it itself.
+    /// The process makes the call itself.
     Own,
-    /// The connection is being made: this socket tells its end.
+    /// The connection is pending. This socket becomes writable at its end.
     Begun(OwnedFd),
 }
 
-/// Whether the process that asks still waits for the answer.
+/// Checks that the process still waits for the answer.
 type Still<'a> = &'a dyn Fn() -> io::Result<()>;
 
-/// Whom the keeper connects, and to what.
+/// The rules by which the keeper connects processes.
 pub struct Doorway<'a> {
     pub ways: &'a Ways,
-    /// What the processes may write, if the cage closes the rest.
+    /// Paths that the processes may write. `None`: the cage does not restrict files.
     pub writable: Option<&'a [PathBuf]>,
-    /// The account of the processes, if it is not the keeper's.
+    /// The account of the processes. `None`: the keeper's account.
     pub account: Option<u32>,
 }
 
 impl Doorway<'_> {
-    /// Lets others connect to a socket of the process. The process listens itself, because the other side of a unix socket sees who does.
-    /// So one that exchanges the socket meanwhile can listen to the network.
+    /// Checks that a process may listen on a socket. The process calls `listen` itself, because the peer of a unix socket sees which
+    /// process did. So a process that exchanges the socket meanwhile can listen to the network.
     pub fn listen(&self, process: pid_t, socket: c_int) -> io::Result<Made> {
         let socket = fetch(process, socket)?;
         match option(&socket, libc::SO_DOMAIN)? == libc::AF_UNIX || self.ways.listens {
@@ -56,7 +57,7 @@ impl Doorway<'_> {
         }
     }
 
-    /// Connects a socket of the process. `still`: whether the process still waits; until then its number may have become another's.
+    /// Connects a socket of the process. `still` checks that the process waits, because its number may belong to another process meanwhile.
     pub fn connect(&self, process: pid_t, socket: c_int, at: u64, length: u64, still: Still<'_>) -> io::Result<Made> {
         let mut address = Address([0; LONGEST]);
         let length = usize::try_from(length).ok().filter(|it| (2..=LONGEST).contains(it)).ok_or(EINVAL)?;
@@ -97,8 +98,8 @@ impl Doorway<'_> {
         Ok(Made::Done)
     }
 
-    /// Connects to a name that is no path, if a process of the same program listens there. That is known only once the socket is connected.
-    /// A thread that sends all the time may send before the connection is ended again; what listens elsewhere sees it end at once.
+    /// Connects to an abstract name, if a process of the same program listens there. The keeper learns the peer only from the connected
+    /// socket. If the peer is another program, the keeper ends the connection at once. Another thread may send data before that.
     fn connect_abstract(&self, socket: &OwnedFd, address: &[u8]) -> io::Result<()> {
         connect_patiently(socket, address)?;
         if descends(peer_of(socket)?) {
@@ -110,7 +111,7 @@ impl Doorway<'_> {
     }
 }
 
-/// How a connection that was begun has come out. Call it once the socket is writable.
+/// The outcome of a pending connection. The keeper calls this once the socket is writable.
 pub fn outcome(socket: &OwnedFd) -> io::Result<()> {
     match option(socket, libc::SO_ERROR)? {
         0 => Ok(()),
@@ -118,7 +119,7 @@ pub fn outcome(socket: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Begins a connection without waiting for it, however the socket is set.
+/// Begins a connection without waiting for it, even if the socket is blocking.
 fn begin(socket: OwnedFd, address: &Address, length: usize) -> io::Result<Made> {
     let number = socket.as_raw_fd();
     // SAFETY: the descriptor is open; the address lives as long as the call.
@@ -132,7 +133,7 @@ fn begin(socket: OwnedFd, address: &Address, length: usize) -> io::Result<Made> 
         libc::fcntl(number, libc::F_SETFL, flags);
         (flags, outcome, error)
     };
-    // A call that was interrupted goes on in the kernel, as one that does not wait.
+    // An interrupted call continues in the kernel, like a call on a non-blocking socket.
     let goes_on = matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR));
     match outcome {
         0 => Ok(Made::Done),
@@ -142,8 +143,7 @@ fn begin(socket: OwnedFd, address: &Address, length: usize) -> io::Result<Made> 
     }
 }
 
-/// Connects as the account of the processes, in a child of the keeper: the other side sees who connects, and the kernel checks the
-/// account's rights.
+/// Connects as the account of the processes, in a child of the keeper. So the peer sees this account, and the kernel checks its rights.
 fn as_account(account: u32, process: pid_t, socket: &OwnedFd, address: &[u8], still: Still<'_>) -> io::Result<()> {
     let mut name = [0; 64];
     let folder = written(&mut name, format_args!("/proc/{process}/cwd\0"));
@@ -178,7 +178,7 @@ fn as_account(account: u32, process: pid_t, socket: &OwnedFd, address: &[u8], st
     }
 }
 
-/// Connects a unix socket, which takes a moment only, unless too many wait for its other side.
+/// Connects a unix socket. The call returns at once, unless the backlog of the listener is full.
 fn connect_patiently(socket: &OwnedFd, address: &[u8]) -> io::Result<()> {
     let number = socket.as_raw_fd();
     // SAFETY: the descriptor is open; the address lives as long as the calls.
@@ -203,9 +203,9 @@ fn connect_patiently(socket: &OwnedFd, address: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Makes a system call that waits 20 ms at most. That a socket does not wait is a flag which the process shares, and may take back just before
-/// the call: a listener that takes nobody in would keep the keeper for ever, and with it all limits. The signal comes again and again, so
-/// that one which comes just before the call is not the last.
+/// Makes a system call with a timeout of 20 ms. The flag `O_NONBLOCK` is not enough, because the process shares it and may clear it just
+/// before the call. A listener that accepts no connection would then block the keeper for ever, and with it all limits. The timer repeats,
+/// because a signal just before the call would have no effect.
 fn interrupted<T>(call: impl FnOnce() -> T) -> T {
     extern "C" fn nothing(_: c_int) {}
     const NEVER: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 0 };
@@ -215,7 +215,7 @@ fn interrupted<T>(call: impl FnOnce() -> T) -> T {
         // SAFETY: the timer is that of this process, which has one thread.
         unsafe { libc::syscall(libc::SYS_setitimer, libc::ITIMER_REAL, &raw const timer, std::ptr::null::<c_int>()) };
     };
-    // SAFETY: all zeroes is a value of the structure; the handler does nothing. Without SA_RESTART calls end when it has run.
+    // SAFETY: all zeroes is a value of the structure; the handler does nothing. Without SA_RESTART, a call ends when the handler has run.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
@@ -229,7 +229,7 @@ fn interrupted<T>(call: impl FnOnce() -> T) -> T {
 
 /// A copy of a process's socket.
 fn fetch(process: pid_t, socket: c_int) -> io::Result<OwnedFd> {
-    // Descriptors are those of the process, which the question names by one of its threads.
+    // Descriptors belong to the process, but the notification names one of its threads.
     let owner = status_of(process, b"Tgid:").unwrap_or(process);
     let made = |number: libc::c_long| match number {
         // SAFETY: the calls make descriptors, which are owned from here on.
@@ -243,7 +243,7 @@ fn fetch(process: pid_t, socket: c_int) -> io::Result<OwnedFd> {
     option(&fetched, libc::SO_DOMAIN).map(|_| fetched)
 }
 
-/// The number in a line of what `/proc` says of a process.
+/// The number in a line of a process's `/proc/PID/status`.
 fn status_of(process: pid_t, name: &[u8]) -> Option<pid_t> {
     let mut buffer = [0u8; 1024];
     let mut path = [0; 64];
@@ -273,7 +273,7 @@ fn descends(process: pid_t) -> bool {
     false
 }
 
-/// The process that listens at the other side.
+/// The process that listens at the other end.
 fn peer_of(socket: &OwnedFd) -> io::Result<pid_t> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
@@ -306,7 +306,7 @@ fn to_path(path: &CStr) -> [u8; 66] {
     address
 }
 
-/// Reads an address of a network. `None`: it is another one, or too short.
+/// Reads an IP address and port. `None`: the address has another family, or is too short.
 fn of_network(bytes: &[u8]) -> Option<SocketAddr> {
     let part = |from: usize, to: usize| bytes.get(from..to);
     let family = c_int::from(u16::from_ne_bytes(part(0, 2)?.try_into().ok()?));
@@ -318,7 +318,7 @@ fn of_network(bytes: &[u8]) -> Option<SocketAddr> {
         libc::AF_INET6 if bytes.len() >= 24 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(part(8, 24)?).ok()?)),
         _ => return None,
     };
-    // To the kernel, no address is that of this machine.
+    // The kernel takes the unspecified address as this machine.
     let ip = match ip {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -333,7 +333,7 @@ fn check(outcome: c_int) -> io::Result<()> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the owner does not allow fails as what a firewall of the machine refuses.
+/// Connections that the owner does not allow fail with the error of a local firewall.
 fn refused<T>() -> io::Result<T> {
     Err(io::Error::from_raw_os_error(libc::EACCES))
 }

@@ -1,4 +1,4 @@
-//! The environment of caged processes: an allow list, because variables of an executor can hold its owner's secrets.
+//! The environment of caged processes. It is an allow list, because variables of an executor can hold its owner's secrets.
 
 use std::ffi::{OsStr, OsString};
 
@@ -19,7 +19,7 @@ const NAMES: &[&str] = &[
     "USER",
     "VIRTUAL_ENV",
 ];
-/// Beginnings of such names: the locale, Python, and libraries that compute.
+/// Prefixes of such names: the locale, Python, and numerical libraries.
 const PREFIXES: &[&str] = &[
     "BLIS_",
     "CUDA_",
@@ -39,7 +39,7 @@ const PREFIXES: &[&str] = &[
     "VECLIB_",
 ];
 
-/// Those of all variables that are on the allow list, and then those that the owner adds.
+/// The variables on the allow list, followed by the variables that the owner adds.
 pub fn allowed(
     all: impl Iterator<Item = (OsString, OsString)>,
     added: Vec<(OsString, OsString)>,

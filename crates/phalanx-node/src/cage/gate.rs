@@ -1,9 +1,9 @@
-//! The gate: a process in a cage changes the mode, the owner and the group of a file only where it may write.
+//! The gate: a caged process can change the mode, the owner and the group of a file only where it may write.
 //!
-//! Landlock has no rule for these changes: without the gate, a task opens the files of the executor's account to other accounts of the
-//! machine. A filter sees numbers, not the file that they are about. So the kernel asks the keeper (`SECCOMP_RET_USER_NOTIF`), which
-//! opens the file, looks where it is, and makes the change itself, at the file that it has opened. The process cannot exchange the file
-//! meanwhile. What the keeper does here are system calls only: it is a fork of a process with threads, and allocates nothing.
+//! Landlock has no rule for these changes. Without the gate, a task could open the files of the executor's account to other accounts of the
+//! machine. A seccomp filter sees numbers, but not the file that they name. So the kernel notifies the keeper (`SECCOMP_RET_USER_NOTIF`).
+//! The keeper opens the file, checks its path, and changes the file that it has opened, so that the process cannot exchange it meanwhile.
+//! The keeper makes system calls only and allocates nothing, because it is a fork of a process with threads.
 
 use super::connecting::{self, Doorway, Made};
 use super::opened_files::{PATH, is_beneath, link_to, open_for, open_named, open_own, path_of, read_path};
@@ -14,10 +14,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// What is not kept apart without a gate.
+/// The gap of a cage without a gate.
 pub const OPEN: &str = "this kernel, or what this executor runs in, lets users change the modes of the account's files";
 
-/// `fchmodat2`. Not each architecture has a name for it.
+/// `fchmodat2`, for which libc has no name on some architectures.
 const FCHMODAT2: c_long = 452;
 /// The calls that the keeper makes for a process.
 const CALLS: &[c_long] = &[
@@ -35,14 +35,14 @@ const CALLS: &[c_long] = &[
 ];
 /// The calls that the keeper makes for a process whose connections the owner limits.
 const CONNECTIONS: &[c_long] = &[libc::SYS_connect, libc::SYS_listen];
-/// Bytes of a question or an answer. Newer kernels may have longer ones, and write zeroes.
+/// Buffer size of a notification or an answer, in bytes. Newer kernels may use more of it.
 const MESSAGE: usize = 512;
 
-/// Where the system says who may read the memory of processes. From 2 on a parent may not.
+/// The setting that restricts who may read the memory of processes. From 2 on, a parent may not.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
-/// Whether a keeper can answer, and the kernel asks it. A process finds that out by trying: the kernel asks one keeper only, and what
-/// this executor runs in may have one.
+/// Whether the kernel can notify a keeper of this executor. A child process tries it, because the kernel allows one listener only, and a
+/// container around the executor may have it.
 pub fn is_possible() -> bool {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
     *POSSIBLE.get_or_init(try_out)
@@ -68,7 +68,7 @@ fn try_out() -> bool {
     child > 0 && status == 0
 }
 
-/// The program with which the kernel asks about changes of files, and about connections. `None`: there is no list of calls for this
+/// The seccomp filter that notifies the keeper of changes of files, and of connections. `None`: there is no list of calls for this
 /// architecture.
 pub fn program(changes: bool, connections: bool) -> Option<Vec<sock_filter>> {
     let calls = [(changes, CALLS), (connections, CONNECTIONS)].into_iter().filter(|(asks, _)| *asks);
@@ -76,7 +76,7 @@ pub fn program(changes: bool, connections: bool) -> Option<Vec<sock_filter>> {
     seccomp::program_for(&calls, libc::SECCOMP_RET_USER_NOTIF)
 }
 
-/// Puts this process behind a gate, and sends what the keeper needs through a socket. System calls only.
+/// Puts this process behind a gate, and sends the listener's descriptor to the keeper through a socket. System calls only.
 pub fn enter(program: &[sock_filter], socket: BorrowedFd<'_>) -> io::Result<()> {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     let listener = install(program)?;
@@ -88,9 +88,9 @@ pub fn enter(program: &[sock_filter], socket: BorrowedFd<'_>) -> io::Result<()> 
     Ok(())
 }
 
-/// Puts this process under the program. Returns the descriptor from which the questions are read.
+/// Installs the filter for this process. Returns the descriptor from which the keeper reads notifications.
 fn install(program: &[sock_filter]) -> io::Result<OwnedFd> {
-    // A process that waits for an answer is interrupted by no signal but a fatal one. Linux before 5.19 has no such flag.
+    // With this flag, only a fatal signal interrupts a process that waits for an answer. Linux has it since 5.19.
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
     let listener = seccomp::install(program, flags | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
         .or_else(|_| seccomp::install(program, flags))?;
@@ -98,19 +98,19 @@ fn install(program: &[sock_filter]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(listener as RawFd) })
 }
 
-/// The keeper's side.
+/// The keeper's side of the gate.
 pub struct Gate<'a> {
     listener: OwnedFd,
-    /// What the processes may write, without symbolic links, each with everything beneath it.
+    /// Paths that the processes may write, with everything beneath them, without symbolic links.
     writable: &'a [PathBuf],
-    /// Where they may connect to. `None`: the kernel does not ask about connections.
+    /// The rules for connections. `None`: the filter does not notify the keeper of connections.
     doorway: Option<Doorway<'a>>,
-    /// Connections that are being made, with the question that each answers.
+    /// Pending connections, each with the number of its notification.
     pending: [Option<(u64, OwnedFd)>; connecting::MOST],
 }
 
 impl<'a> Gate<'a> {
-    /// Receives what [`enter`] sends. `None`: the process is behind no gate, because it has not entered its cage.
+    /// Receives the descriptor that [`enter`] sends. `None`: the process has no gate, because it has not entered its cage.
     pub fn receive(socket: BorrowedFd<'_>, writable: &'a [PathBuf], doorway: Option<Doorway<'a>>) -> Option<Gate<'a>> {
         use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -131,10 +131,10 @@ impl<'a> Gate<'a> {
         Some(Gate { listener, writable, doorway, pending: [const { None }; connecting::MOST] })
     }
 
-    /// Answers a question, if there is one.
+    /// Answers a notification, if there is one.
     pub fn answer(&mut self) {
         let mut bytes = Message([0; MESSAGE]);
-        // SAFETY: the buffer has room for what any kernel writes, is aligned, and lives as long as the call.
+        // SAFETY: the buffer has room for the structure of any kernel, is aligned, and lives as long as the call.
         let asked =
             unsafe { libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, bytes.0.as_mut_ptr()) };
         if asked != 0 {
@@ -153,12 +153,12 @@ impl<'a> Gate<'a> {
         }
     }
 
-    /// Where connections that are being made tell their end.
+    /// Sockets of pending connections, each writable at its end. -1: the slot is free.
     pub fn pending(&self) -> impl Iterator<Item = RawFd> {
         self.pending.iter().map(|it| it.as_ref().map_or(-1, |(_, socket)| socket.as_raw_fd()))
     }
 
-    /// A connection has come out.
+    /// A pending connection has succeeded or failed.
     pub fn complete(&mut self, number: usize) {
         if let Some((question, socket)) = self.pending.get_mut(number).and_then(Option::take) {
             self.say(question, connecting::outcome(&socket), 0);
@@ -204,7 +204,7 @@ impl<'a> Gate<'a> {
         change.to.make(&file).map(|()| Made::Done)
     }
 
-    /// An error: the process has ended meanwhile, so that its number may be another process's.
+    /// Checks that the process still waits. If it has ended, its number may belong to another process.
     fn asks_still(&self, question: &libc::seccomp_notif) -> io::Result<()> {
         let asks = &raw const question.id;
         // SAFETY: the number lives as long as the call.
@@ -214,12 +214,12 @@ impl<'a> Gate<'a> {
         }
     }
 
-    /// Whether a file is where the processes may write. `is_own`: a process has it open, so that a pipe or a socket is its own.
+    /// Whether a file is where the processes may write. `is_own`: the process has the file open, so that a pipe or a socket is its own.
     fn is_writable(&self, file: &OwnedFd, is_own: bool) -> io::Result<bool> {
         let mut buffer = [0; PATH];
         let path = path_of(file, &mut buffer)?;
         Ok(match path.first() {
-            // Memory with a name only. It can be opened by those alone who have it.
+            // Memory of `memfd_create`, which only processes with its descriptor can open.
             Some(b'/') if path.starts_with(b"/memfd:") && path.ends_with(b" (deleted)") => is_own,
             Some(b'/') => is_beneath(path, self.writable),
             _ => is_own && !path.starts_with(b"("),
@@ -233,11 +233,11 @@ impl AsRawFd for Gate<'_> {
     }
 }
 
-/// Aligned as the structures of the kernel.
+/// A buffer with the alignment of the kernel's structures.
 #[repr(align(8))]
 struct Message([u8; MESSAGE]);
 
-/// What a process asks for.
+/// The change that a process requests.
 struct Change {
     at: At,
     to: To,
@@ -280,8 +280,8 @@ impl Change {
 }
 
 impl To {
-    /// Whether another account that runs the file gets the group of the cage's account, outside of the cage. At a folder the bit says
-    /// which group new files get.
+    /// Whether the mode has the set-group-ID bit. Another account that runs such a file gets the group of the cage's account, outside of
+    /// the cage. The bit is harmless at a folder, where it sets the group of new files.
     fn sets_group(&self) -> bool {
         matches!(self, To::Mode(mode) if mode & libc::S_ISGID != 0)
     }

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How paths of devices begin: NVIDIA's with the folder of its partitions (MIG), AMD's, those through which programs compute on any card, and
-/// that of Windows' subsystem for Linux. Devices that drive a screen, like `dri/card0`, are not among them.
+/// Prefixes of device paths: NVIDIA's devices and partitions (MIG), AMD's compute device, render nodes of any card, and the device of
+/// Windows' subsystem for Linux. Devices that drive a screen, like `dri/card0`, are not among them.
 const DEVICES: [&str; 4] = ["nvidia", "kfd", "dri/renderD", "dxg"];
-/// The same for files that libraries read to find the cards and how they are connected.
+/// Prefixes of files from which libraries learn the cards and their topology.
 const FACTS: [&str; 7] =
     ["bus/pci", "class/drm", "class/kfd", "devices/pci", "devices/virtual/kfd", "module/amdgpu", "module/nvidia"];
 
-/// NVIDIA's number among makers of PCI devices.
+/// NVIDIA's PCI vendor ID.
 const NVIDIA: &str = "0x10de";
 
 /// The paths that the grant `gpu` opens: devices in `dev` for writing, and facts in `sys` for reading.
@@ -26,8 +26,8 @@ pub(super) fn opened(dev: &Path, sys: &Path) -> Result<(Vec<PathBuf>, Vec<PathBu
     }
 }
 
-/// How many graphics processors the grant `gpu` opens. One of NVIDIA has a device of its own, and with its display driver a second one,
-/// through which programs compute on any card.
+/// The number of graphics processors that the grant `gpu` opens. It counts an NVIDIA card once, although the card has its own device and,
+/// with its display driver, a render node too.
 pub(super) fn count(dev: &Path, sys: &Path) -> usize {
     let named = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let has_number = |name: &String| name["nvidia".len()..].parse::<u32>().is_ok();
@@ -39,7 +39,7 @@ pub(super) fn count(dev: &Path, sys: &Path) -> usize {
     numbered.max(of_nvidia) + (cards.len() - of_nvidia) + of_windows
 }
 
-/// The paths in a folder that begin like this.
+/// The paths in a folder with one of these prefixes.
 fn beginning(folder: &Path, begins: &[&str]) -> Vec<PathBuf> {
     let of = |begin: &str| {
         let (inner, name) = begin.rsplit_once('/').unwrap_or(("", begin));

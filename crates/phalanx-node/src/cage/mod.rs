@@ -1,12 +1,12 @@
-//! The cage: what the processes that an executor starts for its users may touch on its machine.
+//! The cage: a sandbox for the processes that an executor starts for its users.
 //!
-//! These processes get a folder of their own, the environment variables of an allow list, and no core dumps. Where the
-//! kernel has Landlock, they also open no file outside of the system's, Python's, their own folder and the folders that the
-//! machine's owner grants, they neither signal nor trace a process outside of their program, and they are refused the system
-//! calls that no task needs. They change the modes of files only where they may write. An executor of root gives the processes of each user an account of their own. All of this holds
-//! before the first instruction of their program, and for all processes that they start. A report says how much of this holds.
+//! Caged processes have a private folder, the environment variables of an allow list, and no core dumps. With Landlock, they can open only
+//! files of the system, of Python, of their own folder, and of folders that the machine's owner grants. They can neither signal nor trace
+//! processes outside of their program. A seccomp filter refuses system calls that no task needs. A gate lets them change the modes of files
+//! only where they may write. An executor that runs as root gives each user a separate account. The cage holds before the first instruction
+//! of the program, and for all its descendants. A report says which of these parts hold on this system.
 //!
-//! Processes that a program starts on its own user's machine are not caged: they are the user's own.
+//! Processes that a program starts on its own user's machine are not caged, because they act for the user.
 
 mod bars;
 #[cfg(target_os = "linux")]
@@ -60,41 +60,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What the machine's owner says about the cage, and what the programs in it need.
+/// The owner's settings for the cage, and the needs of programs in it.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The kind that the owner asked for. `None`: the most that the kernel can.
+    /// The kind that the owner requests. `None`: the strongest that the kernel supports.
     pub kind: Option<Kind>,
-    /// What a Python interpreter of this executor reads.
+    /// Paths that a Python interpreter of this executor reads.
     pub python: Vec<PathBuf>,
-    /// Files and folders with keys and with other programs' data. They can never be granted.
+    /// Files and folders with keys, or with other programs' data. The owner cannot grant them.
     pub private: Vec<PathBuf>,
-    /// The owner's home folder, which is granted only by name.
+    /// The owner's home folder, which only a grant opens.
     pub home: Option<PathBuf>,
-    /// Further folders and files, as the owner writes them: `/data:ro`, `/results:rw`.
+    /// Further folders and files in the owner's notation: `/data:ro`, `/results:rw`.
     pub grants: Vec<String>,
     /// Environment variables beside those of the allow list.
     pub variables: Vec<(OsString, OsString)>,
-    /// The accounts of which each user gets one. `None`: users' processes run under the executor's.
+    /// The accounts, one for each user. `None`: users' processes run under the executor's account.
     pub accounts: Option<OwnAccounts>,
-    /// What users' processes may use of the machine. `None`: there are no limits.
+    /// The limits of the resources of users' processes. `None`: there are no limits.
     pub limits: Option<Limits>,
-    /// Where users' processes may connect to.
+    /// The policy for connections of users' processes.
     pub network: Network,
 }
 
-/// The accounts that users' processes run under.
+/// The accounts for users' processes.
 #[derive(Debug, Clone)]
 pub struct OwnAccounts {
-    /// Numbers of users and groups that nothing else on this machine has.
+    /// Numbers of users and groups that are free on this machine.
     pub numbers: RangeInclusive<u32>,
-    /// The file that says which user has which.
+    /// The file that maps users to accounts.
     pub register: PathBuf,
     /// The certificate of the authority of the users' grid.
     pub authority: Vec<u8>,
 }
 
-/// How many graphics processors the grant `gpu` opens on this machine.
+/// The number of graphics processors that the grant `gpu` opens on this machine.
 pub fn gpus() -> usize {
     gpu::count(Path::new("/dev"), Path::new("/sys"))
 }
@@ -102,40 +102,40 @@ pub fn gpus() -> usize {
 /// The cage of an executor.
 #[derive(Debug, Clone, Default)]
 pub struct Cage {
-    /// `None`: files are not kept apart.
+    /// The paths that processes may open. `None`: the cage does not restrict files.
     paths: Option<Arc<Opened>>,
-    /// How much is kept apart, and what is not.
+    /// The kind of the cage, and its gaps.
     report: Report,
     environment: Arc<Vec<(OsString, OsString)>>,
-    /// The program that refuses system calls. `None`: none is refused.
+    /// The seccomp filter that refuses system calls. `None`: all are allowed.
     #[cfg(target_os = "linux")]
     filter: Option<Arc<[libc::sock_filter]>>,
-    /// The program with which the kernel asks the keeper. `None`: processes change the modes of all files of their account.
+    /// The seccomp filter that notifies the keeper. `None`: processes can change the modes of all files of their account.
     #[cfg(target_os = "linux")]
     gate: Option<Arc<[libc::sock_filter]>>,
     accounts: SharedAccounts,
-    /// What users' processes may use of the machine. `None`: there are no limits.
+    /// The limits of the resources of users' processes. `None`: there are no limits.
     #[cfg(target_os = "linux")]
     limiter: Option<Arc<Limiter>>,
     network: Arc<Reach>,
-    /// The certificate of the authority of the users' grid. `None`: that of the accounts.
+    /// The certificate of the authority of the users' grid. `None`: the authority of the accounts.
     grid: Option<Arc<[u8]>>,
 }
 
-/// Where users' processes may connect to.
+/// The policy for connections of users' processes, and the addresses that it allows.
 #[derive(Debug, Default)]
 struct Reach {
     network: Network,
-    /// The addresses of the grid, or of hosts that the owner has named, and when they were looked up.
+    /// The addresses of the grid, or of hosts that the owner has named, and the time of their lookup.
     ways: Mutex<(Vec<Way>, Option<Instant>)>,
-    /// The addresses of the executors of the grid. `None`: there is no hub that knows them.
+    /// The addresses of the grid's executors. `None`: they are unknown, because there is no hub.
     members: Mutex<Option<Vec<IpAddr>>>,
-    /// Whether a program has named a machine that is none of them, so that they should be asked for again.
+    /// Whether a program has named an unknown machine, so that the executor should ask the hub for the addresses again.
     is_old: AtomicBool,
 }
 
 impl Reach {
-    /// The addresses. Names of hosts are looked up again for a program that begins.
+    /// The addresses, refreshed by a lookup of host names if they are older than [`LOOK_UP`].
     fn ways(&self) -> Vec<Way> {
         let mut ways = lock(&self.ways);
         let is_old = ways.1.is_none_or(|when| when.elapsed() > LOOK_UP);
@@ -144,7 +144,7 @@ impl Reach {
         {
             ways.1 = Some(Instant::now());
             if let Ok(found) = network::resolve(hosts) {
-                ways.0 = found; // otherwise those from before
+                ways.0 = found; // otherwise keep the previous addresses
             }
         }
         ways.0.clone()
@@ -153,20 +153,20 @@ impl Reach {
 
 #[cfg(target_os = "linux")]
 type SharedAccounts = Option<Arc<Accounts>>;
-/// Elsewhere there are no accounts.
+/// Other systems have no accounts.
 #[cfg(not(target_os = "linux"))]
 type SharedAccounts = Option<()>;
 
-/// How long looked up addresses of hosts are used for programs that begin.
+/// Time to live of looked up addresses. A longer time misses changes of addresses, a shorter one delays the start of programs.
 const LOOK_UP: Duration = Duration::from_secs(30);
 
-/// The file in which the kernel lists the children of a thread, unless it was built without.
+/// The file in which the kernel lists the children of a thread. Some kernels are built without it.
 #[cfg(target_os = "linux")]
 pub const CHILDREN: &std::ffi::CStr = c"/proc/thread-self/children";
 const UNLISTED: &str = "this kernel does not list children: what begins a session of its own goes on after its program";
 
 impl Cage {
-    /// Reads what the owner says.
+    /// Creates the cage from the owner's settings.
     ///
     /// # Errors
     ///
@@ -190,7 +190,7 @@ impl Cage {
         Ok(cage)
     }
 
-    /// A cage with other settings, which gives out the same accounts: for users of a grid to which the executor is lent.
+    /// A cage with other settings that shares the accounts and limits. It serves users of a grid to which the executor is lent.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl Cage {
         return Cage::with(settings, None);
     }
 
-    /// The same cage for users of the grid of this authority. A user of another grid may have the same name, and gets another account.
+    /// The same cage for users of the grid of this authority. A user of the same name in another grid gets another account.
     pub fn of_grid(&self, authority: &[u8]) -> Cage {
         let network = Arc::new(Reach { network: self.network.network.clone(), ..Reach::default() });
         Cage { grid: Some(authority.into()), network, ..self.clone() }
@@ -224,7 +224,7 @@ impl Cage {
         let reach = Reach { network: settings.network.clone(), ..Reach::default() };
         check_network(&reach.network)?;
         if kind == Kind::None && reach.network != Network::All {
-            // Without the filter of system calls, a process uses the numbers of another architecture.
+            // Without the filter of system calls, a process could evade by the numbers of another architecture.
             return Err(format!("--network {} needs a cage that is limits or more", reach.network));
         }
         let paths = kind.parts_users().then(|| Arc::new(opened));
@@ -239,7 +239,7 @@ impl Cage {
             network: Arc::new(reach),
             grid: None,
             #[cfg(target_os = "linux")]
-            // An account of the user's own has no files but the user's.
+            // A separate account owns the user's files only, so that it needs no gate.
             gate: (kind.parts_users() && !has_accounts && gate::is_possible())
                 .then(|| gate::program(true, false))
                 .flatten()
@@ -249,12 +249,12 @@ impl Cage {
         })
     }
 
-    /// The kind, and what it lacks on this system.
+    /// The kind, and its gaps on this system.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// What a hub is told of the cage.
+    /// Facts about the cage for a hub.
     pub fn facts(&self) -> Facts {
         let short = |text: String| text.chars().take(LONGEST_FACT / 4).collect::<String>();
         let mut facts = Facts::from([(CAGE.to_owned(), self.report.fact())]);
@@ -265,7 +265,7 @@ impl Cage {
         facts
     }
 
-    /// The limits for users' processes in words, each with how it is enforced.
+    /// The limits for users' processes in words, each with its mechanism.
     pub fn limits(&self) -> Vec<String> {
         #[cfg(target_os = "linux")]
         return self.limits_of_system();
@@ -283,7 +283,7 @@ impl Cage {
         words
     }
 
-    /// Whether the owner limits where users' processes connect to. If so, a hub will say who is in the grid; until it has, nobody is.
+    /// Whether the owner restricts the network of users' processes. If so, the grid counts as empty until a hub reports its members.
     pub fn awaits_grid(&self) -> bool {
         let is_limited = self.network.network != Network::All;
         if is_limited {
@@ -292,7 +292,7 @@ impl Cage {
         is_limited
     }
 
-    /// Learns the addresses of the grid, and which of them are executors'.
+    /// Takes over the addresses of the grid, and those of its executors, from a hub.
     pub fn learn_grid(&self, ways: Vec<Way>, members: Vec<IpAddr>) {
         if self.network.network == Network::Grid {
             lock(&self.network.ways).0 = ways;
@@ -301,13 +301,13 @@ impl Cage {
         *lock(&self.network.members) = Some(members);
     }
 
-    /// Whether the addresses of the grid should be learned again at once.
+    /// Whether the executor should ask for the addresses of the grid again at once.
     pub fn misses_members(&self) -> bool {
         self.network.is_old.load(Ordering::Acquire)
     }
 
-    /// Those of a program's machines to which its processes may connect here. A launcher names the machines, and could name any address.
-    /// `from`: where the launcher is.
+    /// The machines of a program to which its processes may connect from here. The cage checks them, because a launcher could name any
+    /// address. `from`: the launcher's address.
     #[cfg(target_os = "linux")]
     pub(crate) fn machines_of_grid(&self, machines: &[IpAddr], from: Option<IpAddr>) -> Vec<IpAddr> {
         if self.network.network == Network::All {
@@ -318,17 +318,17 @@ impl Cage {
         known
     }
 
-    /// Removes what the system keeps for the limits. Programs that go on have none any more.
+    /// Removes the control groups and other state of the limits. Programs that still run have no limits afterwards.
     pub fn close(&self) {
         #[cfg(target_os = "linux")]
         self.limiter.iter().for_each(|limiter| limiter.close());
     }
 
-    /// Checks that the accepted users are kept apart from each other. Empty: all users of the grid.
+    /// Checks that the cage isolates the accepted users from each other. Empty: all users of the grid.
     ///
     /// # Errors
     ///
-    /// They are not, and are more than one.
+    /// The cage does not isolate users, and there is more than one.
     pub fn check_users(&self, accepted: &[String]) -> Result<(), String> {
         match self.report.parts_users() || accepted.len() == 1 {
             true => Ok(()),
@@ -340,11 +340,11 @@ impl Cage {
         }
     }
 
-    /// Checks that users of other grids, to which the executor is lent, are kept apart from each other and from its own users.
+    /// Checks that the cage isolates users of other grids, to which the executor is lent, from each other and from its own users.
     ///
     /// # Errors
     ///
-    /// They are not.
+    /// The cage does not isolate users.
     pub fn check_lent(&self) -> Result<(), String> {
         match self.report.parts_users() {
             true => Ok(()),
@@ -352,11 +352,11 @@ impl Cage {
         }
     }
 
-    /// Checks that users' processes do not run as root, unless the owner says that they may.
+    /// Checks that users' processes do not run as root, unless the owner allows it.
     ///
     /// # Errors
     ///
-    /// They would.
+    /// Users' processes would run as root.
     pub fn check_root(&self, is_allowed: bool) -> Result<(), String> {
         match !rustix::process::geteuid().is_root() || self.report.accounts || is_allowed {
             true => Ok(()),
@@ -370,17 +370,17 @@ impl Cage {
         }
     }
 
-    /// The account of a user. `None`: users' processes run under the executor's.
+    /// The account of a user. `None`: users' processes run under the executor's account.
     ///
     /// # Errors
     ///
-    /// All accounts are other users'.
+    /// Other users have all accounts.
     #[cfg(target_os = "linux")]
     pub(crate) fn account_of(&self, user: &str) -> io::Result<Option<Account>> {
         self.accounts.as_ref().map(|accounts| accounts.of(user, self.grid.as_deref())).transpose()
     }
 
-    /// Whether users' processes find a program of this name, and may run it: on the `PATH` that they have, where the cage opens it.
+    /// Whether users' processes find a program of this name on their `PATH`, and the cage lets them run it.
     pub fn finds(&self, program: &str) -> bool {
         let path = self.environment.iter().rfind(|(name, _)| name == "PATH").map(|(_, value)| value);
         let at = |folder: PathBuf| std::fs::canonicalize(folder.join(program)).ok();
@@ -388,7 +388,7 @@ impl Cage {
         path.is_some_and(|path| std::env::split_paths(path).filter_map(at).any(|file| may_run(&file)))
     }
 
-    /// Whether the owner's processes on this machine can be told from those in the cage, which may have the same account.
+    /// Whether the executor can distinguish the owner's processes on this machine from caged ones, which may have the same account.
     pub fn tells_owner_apart(&self) -> bool {
         #[cfg(target_os = "linux")]
         return self.report.kind == Kind::None || self.report.accounts || landlock::are_told_apart();
@@ -396,8 +396,8 @@ impl Cage {
         return true;
     }
 
-    /// The cage around a program whose files are in `folder`, and whose named memory is in the folder `memory`. `None`: the program has none of its
-    /// own. Its processes run under `account`; `None`: under this process's. It has ranks on these `machines`.
+    /// The cage around a program. `folder` has its files, and `memory` its named memory; `None`: the program has no private one. Its
+    /// processes run under `account`; `None`: under the account of this process. `machines` have its ranks.
     ///
     /// # Errors
     ///
@@ -413,7 +413,7 @@ impl Cage {
         self.around_view(folder, account, memory, machines, None)
     }
 
-    /// The cage around a program that sees folders of its own at some paths.
+    /// The cage around a program that sees private folders at some paths (`view`).
     ///
     /// # Errors
     ///
@@ -427,7 +427,7 @@ impl Cage {
         machines: &[IpAddr],
         view: Option<View>,
     ) -> io::Result<Bars> {
-        // What is mounted elsewhere is not beneath the program's folder there, to the rules.
+        // The rules must name folders that are mounted elsewhere, because there they are not beneath the program's folder.
         let folders = || view.iter().flat_map(View::folders);
         let (ruleset, around) = match &self.paths {
             Some(paths) => {
@@ -438,7 +438,7 @@ impl Cage {
             None => (None, None),
         };
         let ways = Ways::new(&self.network.network, &self.network.ways(), machines).map(Arc::new);
-        // Without sockets of the network, there are those of unix, which lead to the services of the account.
+        // A program without network sockets still has unix sockets, which lead to services of the account. So the gate checks these too.
         let asks = ways.as_ref().is_some_and(|ways| ways.has_sockets || gate::is_possible());
         let gate = if asks { gate::program(self.gate.is_some(), true).map(Arc::from) } else { self.gate.clone() };
         let ways = ways.and_then(|ways| Some((seccomp::network_program(ways.has_sockets)?, ways)));
@@ -466,7 +466,7 @@ impl Cage {
         })
     }
 
-    /// The same, where there are neither rules nor accounts.
+    /// The cage around a program, on systems without rules and accounts.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn around(&self, folder: Option<&Path>) -> io::Result<Bars> {
         let (folder, environment) = (folder.map(Path::to_owned), self.environment.clone());
@@ -474,7 +474,7 @@ impl Cage {
     }
 }
 
-/// Checks that the owner's words about the network can be enforced.
+/// Checks that the system can enforce the owner's setting for the network.
 fn check_network(network: &Network) -> Result<(), String> {
     if let Network::Hosts(hosts) = network {
         network::resolve(hosts)?;
@@ -491,7 +491,7 @@ fn check_network(network: &Network) -> Result<(), String> {
     }
 }
 
-/// Whether descendants are found that have left their program's process group.
+/// Whether the keeper finds descendants that have left their program's process group.
 #[cfg(target_os = "linux")]
 fn finds_descendants(keeps_files: bool) -> bool {
     let listed = || rustix::fs::access(CHILDREN, rustix::fs::Access::READ_OK).is_ok();
@@ -503,7 +503,7 @@ fn finds_descendants(_: bool) -> bool {
     false
 }
 
-/// The most that this system keeps apart, and what it does not.
+/// The strongest kind that this system supports, and its gaps.
 #[cfg(target_os = "linux")]
 fn possible(has_accounts: bool) -> (Kind, Vec<String>) {
     let unfiltered = seccomp::program().is_none().then_some(seccomp::UNFILTERED);

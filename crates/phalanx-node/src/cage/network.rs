@@ -1,23 +1,23 @@
-//! Where users' processes may connect to, as the machine's owner says.
+//! The network policy: the addresses to which users' processes may connect.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// Most hosts that the owner names.
+/// Most hosts in the owner's list.
 const MOST_HOSTS: usize = 64;
 
-/// What the owner says: where processes may connect to, beside the links that their program has.
+/// The owner's policy for connections of processes, beside the links of their program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Network {
-    /// To all addresses.
+    /// All addresses.
     #[default]
     All,
-    /// To none.
+    /// No address.
     None,
-    /// To the members and the hubs of the grid.
+    /// The members and the hubs of the grid.
     Grid,
-    /// To these hosts, each at one port or at all.
+    /// These hosts, each at one port or at all ports.
     Hosts(Vec<(String, Option<u16>)>),
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// A host, which may have a port: `name`, `name:443`, `192.0.2.7`, `2001:db8::7`, `[2001:db8::7]:443`.
+/// Parses a host with an optional port: `name`, `name:443`, `192.0.2.7`, `2001:db8::7`, `[2001:db8::7]:443`.
 fn host(word: &str) -> Option<(String, Option<u16>)> {
     if let Ok(address) = word.parse::<SocketAddr>() {
         return Some((address.ip().to_string(), Some(address.port())));
@@ -75,12 +75,12 @@ fn host(word: &str) -> Option<(String, Option<u16>)> {
     is_name.then(|| (name.to_owned(), port))
 }
 
-/// An address that processes may connect to. Without a port: at all ports.
+/// An address to which processes may connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Way {
     /// The address.
     pub ip: IpAddr,
-    /// The port.
+    /// The port. `None`: all ports.
     pub port: Option<u16>,
 }
 
@@ -90,15 +90,15 @@ impl Way {
     }
 }
 
-/// On how many machines an address means the same one.
+/// The scope of an address: the machines on which it means the same machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     All,
-    /// Those of one network.
+    /// Machines of one network.
     Link,
-    /// One only: each machine means itself.
+    /// One machine: each machine means itself (loopback).
     Own,
-    /// It is no machine's.
+    /// The address belongs to no machine.
     None,
 }
 
@@ -119,8 +119,8 @@ fn scope(ip: IpAddr) -> Scope {
     }
 }
 
-/// Whether an address that a hub tells means the same machine here. One of this machine itself does only if a hub is reached so: otherwise
-/// a member could open the owner's services by telling it.
+/// Whether an address from a hub means the same machine here. A loopback or link-local address does only if a hub has such an address too.
+/// Otherwise a member could open the owner's services by reporting such an address.
 pub fn means_same(ip: IpAddr, hubs: &[IpAddr]) -> bool {
     match scope(ip) {
         Scope::All => true,
@@ -129,8 +129,8 @@ pub fn means_same(ip: IpAddr, hubs: &[IpAddr]) -> bool {
     }
 }
 
-/// Those of a program's machines that a launcher may name. `members`: the executors of the grid. `None`: they are not known, so that
-/// all but this machine's own and near addresses are allowed, and those of this machine if the launcher is here.
+/// The machines of a program that a launcher may name. `members`: the executors of the grid. `None`: they are unknown, so that all
+/// addresses are allowed except loopback and link-local ones. Loopback addresses are allowed if the launcher is on this machine.
 #[cfg(any(target_os = "linux", test))]
 pub fn known(machines: &[IpAddr], members: Option<&[IpAddr]>, from: Option<IpAddr>) -> Vec<IpAddr> {
     let is_here = from.is_some_and(|ip| scope(ip) == Scope::Own);
@@ -141,20 +141,20 @@ pub fn known(machines: &[IpAddr], members: Option<&[IpAddr]>, from: Option<IpAdd
     machines.iter().copied().filter(|ip| is_known(*ip)).collect()
 }
 
-/// The ways of one program.
+/// The connections that one program may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ways {
-    /// Whether the program may have sockets of the network at all.
+    /// Whether the program may have network sockets.
     pub has_sockets: bool,
-    /// Whether others may connect to it: the ranks of its other machines do.
+    /// Whether the program may listen, because ranks on its other machines connect to it.
     pub listens: bool,
-    /// Where it may connect to.
+    /// Addresses to which the program may connect.
     pub allowed: Vec<Way>,
 }
 
 impl Ways {
-    /// The ways of a program with ranks on these machines; none: it has interpreters. `grid`: the addresses of the grid or of the hosts that the
-    /// owner has named. `None`: the program may connect to all addresses.
+    /// The ways of a program with ranks on `machines`, which is empty for a program of interpreters. `grid`: the addresses of the grid, or
+    /// of the hosts that the owner has named. Returns `None` if the program may connect to all addresses.
     pub fn new(network: &Network, grid: &[Way], machines: &[IpAddr]) -> Option<Ways> {
         let own = |ip: &IpAddr| Way { ip: *ip, port: None };
         let is_spread = machines.len() > 1;
@@ -172,7 +172,8 @@ impl Ways {
     }
 }
 
-/// The addresses of hosts that the owner has named, and where their names are looked up. The error names the host that has no address.
+/// The addresses of hosts that the owner has named, and of the name servers if a host is a name. The error names the host that has no
+/// address.
 pub fn resolve(hosts: &[(String, Option<u16>)]) -> Result<Vec<Way>, String> {
     let (mut ways, mut has_names) = (Vec::new(), false);
     for (host, port) in hosts {
@@ -189,7 +190,7 @@ pub fn resolve(hosts: &[(String, Option<u16>)]) -> Result<Vec<Way>, String> {
     Ok(ways)
 }
 
-/// The variable, and its value, by which the C library looks names up over TCP, which is the only protocol of caged programs.
+/// The variable and value with which the C library looks names up over TCP, because the policy allows programs no datagrams.
 pub const BY_TCP: (&str, &str) = ("RES_OPTIONS", "use-vc");
 
 #[cfg(test)]

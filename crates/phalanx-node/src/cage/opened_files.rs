@@ -1,4 +1,4 @@
-//! Files of a process, as its keeper opens and names them. What is here makes system calls only, and allocates nothing.
+//! Files of a process, as its keeper opens and names them. This module makes system calls only, and allocates nothing.
 
 use libc::{c_int, pid_t};
 use std::ffi::CStr;
@@ -20,7 +20,7 @@ pub fn path_of<'a>(file: &OwnedFd, buffer: &'a mut [u8; PATH]) -> io::Result<&'a
     Ok(&buffer[..count])
 }
 
-/// Whether a path is one of these, or beneath one. A path that was cut off could be another one.
+/// Whether a path is one of these folders, or beneath one. A truncated path could be another path.
 pub fn is_beneath(path: &[u8], folders: &[PathBuf]) -> bool {
     let beneath = |it: &PathBuf| {
         let it = it.as_os_str().as_bytes();
@@ -39,14 +39,14 @@ pub fn link_to<'a>(file: &OwnedFd, buffer: &'a mut [u8]) -> &'a CStr {
     written(buffer, format_args!("/proc/self/fd/{}\0", file.as_raw_fd()))
 }
 
-/// Writes a text that ends with a zero.
+/// Formats a text that ends with a zero byte into a buffer.
 pub fn written<'a>(buffer: &'a mut [u8], text: std::fmt::Arguments<'_>) -> &'a CStr {
     let mut rest = &mut *buffer;
     let _ = rest.write_fmt(text);
     CStr::from_bytes_until_nul(buffer).unwrap_or_default()
 }
 
-/// Opens a file only to look at it and to name it. The path is one of this process's own.
+/// Opens a file as a reference only (`O_PATH`). This process has chosen the path.
 fn open(folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd> {
     // SAFETY: the path ends with a zero and lives as long as the call, which makes the descriptor.
     match unsafe { libc::openat(folder, path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC | flags) } {
@@ -56,8 +56,8 @@ fn open(folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd> {
     }
 }
 
-/// The same for a path that a process names. It leads through no link of `/proc` to the files of a process: the kernel may allow this
-/// process to follow such a link that it refuses the other one.
+/// Opens a file as a reference only, by a path of another process. The path may contain no magic link of `/proc`, because the kernel may
+/// let this process follow a link that it refuses to the other process.
 pub fn open_for(folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd> {
     // SAFETY: all zeroes are values of this plain structure.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
@@ -73,7 +73,7 @@ pub fn open_for(folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd>
     }
 }
 
-/// Opens the file that a process has open under a number.
+/// Opens the file behind a descriptor of a process.
 pub fn open_own(process: pid_t, number: c_int) -> io::Result<OwnedFd> {
     let opened = open(libc::AT_FDCWD, written(&mut [0; 64], format_args!("/proc/{process}/fd/{number}\0")), 0);
     opened.map_err(|error| {
@@ -81,7 +81,7 @@ pub fn open_own(process: pid_t, number: c_int) -> io::Result<OwnedFd> {
     })
 }
 
-/// Opens the file that a process means by a path.
+/// Opens the file that a path means to a process.
 pub fn open_named(process: pid_t, folder: c_int, path: &CStr, flags: c_int) -> io::Result<OwnedFd> {
     if flags & !(libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH) != 0 {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -103,7 +103,7 @@ pub fn open_named(process: pid_t, folder: c_int, path: &CStr, flags: c_int) -> i
     }
 }
 
-/// The number in a name by which a process means a file that it has open, as the C library does for modes of links.
+/// The descriptor in a path like `/proc/self/fd/N`. The C library uses such paths to change modes without following links.
 fn descriptor(path: &[u8]) -> Option<c_int> {
     let folders = [&b"/proc/self/fd/"[..], b"/proc/thread-self/fd/", b"/dev/fd/"];
     let number = folders.iter().find_map(|folder| path.strip_prefix(*folder))?;
@@ -111,7 +111,7 @@ fn descriptor(path: &[u8]) -> Option<c_int> {
     std::str::from_utf8(number).ok().filter(|_| is_number)?.parse().ok()
 }
 
-/// Reads bytes in the memory of a process: all of them.
+/// Fills the buffer from the memory of a process, or fails.
 pub fn read_bytes(process: pid_t, at: u64, buffer: &mut [u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let remote = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: buffer.len() };
@@ -123,11 +123,11 @@ pub fn read_bytes(process: pid_t, at: u64, buffer: &mut [u8]) -> io::Result<()> 
     }
 }
 
-/// Reads a path in the memory of a process.
+/// Reads a path from the memory of a process.
 pub fn read_path(process: pid_t, at: u64, buffer: &mut [u8; PATH]) -> io::Result<&CStr> {
     let mut count = 0;
     while count < PATH {
-        // What follows on the next page may not be there.
+        // Reads page by page, because the next page may not be mapped.
         let from = (at as usize).wrapping_add(count);
         let most = (PATH - count).min(PAGE - from % PAGE);
         let local = libc::iovec { iov_base: buffer[count..].as_mut_ptr().cast(), iov_len: most };

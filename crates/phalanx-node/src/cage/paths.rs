@@ -1,11 +1,11 @@
-//! Which files caged processes may open.
+//! Files that caged processes may open.
 
 use super::{Settings, gpu};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders and files of the system that programs read. Those that are not there are left out.
+/// Folders and files of the system that programs read. Missing ones are left out.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -20,7 +20,7 @@ const SYSTEM: &[&str] = &[
     "/nix/store",
     "/run/current-system",
     "/run/opengl-driver",
-    // what /etc/resolv.conf leads to
+    // targets of the link /etc/resolv.conf
     "/run/NetworkManager/resolv.conf",
     "/run/resolvconf",
     "/run/systemd/resolve",
@@ -35,19 +35,19 @@ const ETC: &str = "/etc";
 /// The grant that opens graphics processors.
 const GPU: &str = "gpu";
 
-/// What may be opened: each path with everything beneath it.
+/// Paths that processes may open, each with everything beneath it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Opened {
-    /// What is only read.
+    /// Paths for reading.
     pub readable: Vec<PathBuf>,
-    /// What is read and written.
+    /// Paths for reading and writing.
     pub writable: Vec<PathBuf>,
 }
 
 impl Opened {
     /// # Errors
     ///
-    /// A grant is written wrongly, its path is not there, or it would give away what is private.
+    /// A grant is malformed, its path does not exist, or it would open a private path.
     pub fn new(settings: &Settings) -> Result<Opened, String> {
         let never: Vec<PathBuf> = settings.private.iter().map(resolved).collect();
         let mut private = never.clone();
@@ -71,13 +71,13 @@ impl Opened {
         Ok(paths)
     }
 
-    /// Whether a path without symbolic links may be opened.
+    /// Whether processes may open a path, which has no symbolic links.
     pub(super) fn opens(&self, path: &Path) -> bool {
         self.readable.iter().chain(&self.writable).any(|it| path.starts_with(it))
     }
 }
 
-/// Whether this is a file that is run by its name. Users' processes may have another account than this one.
+/// Whether this is an executable file, for any account, because users' processes may have another account than this process.
 pub(super) fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
@@ -106,11 +106,11 @@ fn read_grant(grant: &str, private: &[PathBuf]) -> Result<(PathBuf, bool), Strin
     }
 }
 
-/// Checks that a path without symbolic links holds nothing that is private.
+/// Checks that a path, which has no symbolic links, contains no private path.
 ///
 /// # Errors
 ///
-/// It does.
+/// The path contains a private one.
 pub fn check_private(path: &Path, private: &[PathBuf]) -> Result<(), String> {
     let held = private.iter().map(resolved).find(|it| it.starts_with(path));
     held.map_or(Ok(()), |held| Err(gives_away(&held)))
@@ -120,14 +120,14 @@ fn gives_away(private: &Path) -> String {
     format!("it would give {0} to users, which is private; name another folder, or move {0}", private.display())
 }
 
-/// The path without symbolic links, if it is there.
+/// The path without symbolic links if it exists, and the path itself otherwise.
 fn resolved(path: impl AsRef<Path>) -> PathBuf {
     fs::canonicalize(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_owned())
 }
 
-/// The path, or the largest parts of it in which nothing is private. A part may lie within a private folder, as Python's
-/// environment does within the owner's home. Symbolic links in a part that is taken apart are left out, because where they
-/// lead may be private; to follow a link needs no right.
+/// The path, or its largest parts that contain no private path. A part may lie within a private folder, as Python's environment does within
+/// the owner's home. The result leaves out symbolic links of a divided folder, because their targets may be private. Following a link needs
+/// no rule.
 fn without(path: &Path, private: &[PathBuf]) -> Vec<PathBuf> {
     if path.parent().is_none() || private.iter().any(|it| it == path) {
         return Vec::new();
@@ -138,7 +138,7 @@ fn without(path: &Path, private: &[PathBuf]) -> Vec<PathBuf> {
     entries(path).filter(|entry| !entry.is_symlink()).flat_map(|entry| without(&entry, private)).collect()
 }
 
-/// What is in a folder of the system for this account and not for all, such as keys of services, if the executor is root's.
+/// Files in a system folder that this account may read and others may not, such as keys of services if the executor runs as root.
 fn private_within(folder: &Path) -> Vec<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let mut found = Vec::new();
@@ -154,7 +154,7 @@ fn private_within(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether this account may read the file, or enter the folder. What it may not needs no rule: fewer rules are faster.
+/// Whether this account may read the file, or enter the folder. Other files need no rule, and fewer rules are faster.
 fn is_readable(path: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     [Access::READ_OK, Access::EXEC_OK].into_iter().any(|how| accessat(CWD, path, how, AtFlags::EACCESS).is_ok())

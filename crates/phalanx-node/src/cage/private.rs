@@ -1,8 +1,8 @@
-//! Memory with names that only one program sees, and that is gone with it.
+//! Private named memory: only one program sees it, and it ends with the program.
 //!
-//! A task can leave files in `/dev/shm`, and segments and queues of System V, which outlive its processes. The keeper of a program that
-//! root starts puts the program into namespaces of its own: for mounts, where a folder of the program's own is mounted at `/dev/shm`,
-//! and for System V. All interpreters of a manager have the same folder.
+//! A task can leave files in `/dev/shm`, and System V segments and queues, which outlive its processes. So a keeper that runs as root puts
+//! the program into private namespaces. In the mount namespace, a folder of the program is mounted at `/dev/shm`. The IPC namespace
+//! isolates System V objects. All interpreters of a manager share one folder.
 
 use crate::cage::SHARED;
 use std::ffi::{CStr, CString};
@@ -11,11 +11,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 const AT: &CStr = c"/dev/shm";
-/// What is said where programs have the memory of all.
+/// The report on systems where programs share named memory.
 pub const OPEN: &str = "named shared memory stays after its program, because only root can keep it apart";
 pub const KEPT: &str = "named shared memory ends with its program";
 
-/// Whether this process can make such namespaces. A child finds that out by trying.
+/// Whether this process can make such namespaces. A child process tries it.
 pub fn is_possible() -> bool {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
     *POSSIBLE.get_or_init(|| rustix::process::geteuid().is_root() && try_out())
@@ -37,15 +37,15 @@ fn try_out() -> bool {
     }
 }
 
-/// The name of a folder, as [`enter`] takes it.
+/// The name of a folder, in the form that [`enter`] needs.
 pub fn name(folder: &Path) -> io::Result<CString> {
     use std::os::unix::ffi::OsStrExt;
     debug_assert!(folder.starts_with(SHARED));
     CString::new(folder.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
-/// Puts this process into namespaces of its own, in which `folder` is `/dev/shm`. Mounts of the system appear there too, and mounts that
-/// are made there do not appear outside. System calls only.
+/// Puts this process into private namespaces, in which `folder` is `/dev/shm`. Mounts of the system propagate into them, but not out of
+/// them. System calls only.
 ///
 /// # Errors
 /// The system refuses.

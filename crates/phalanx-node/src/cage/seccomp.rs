@@ -1,18 +1,18 @@
-//! Which system calls caged processes are refused: those that no task needs, and by which others got out of sandboxes.
+//! The seccomp filter: it refuses system calls that no task needs and that have helped programs to escape from sandboxes.
 //!
-//! The list is what the default profiles of docker, podman and systemd (`@clock @module @mount @obsolete @raw-io @reboot @swap`,
-//! `RestrictNamespaces`) refuse a process without capabilities, apart from what numerical libraries and message passing use: memory policies,
-//! `process_vm_readv`, and `ptrace` within the program, which Landlock keeps inside.
+//! The list follows the default profiles of docker, podman and systemd (`@clock @module @mount @obsolete @raw-io @reboot @swap`,
+//! `RestrictNamespaces`) for a process without capabilities. It allows calls that numerical libraries and message passing use: memory
+//! policies, `process_vm_readv`, and `ptrace`, which Landlock confines to the program.
 
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter,
 };
 use std::io;
 
-/// What is not kept apart without a filter.
+/// The gap of a cage without a filter.
 pub const UNFILTERED: &str = "this kernel filters no system calls, or not on this architecture";
 
-/// Refused whatever the arguments, with EPERM.
+/// Calls that fail with EPERM, whatever their arguments.
 const REFUSED: &[c_long] = &[
     // file systems
     libc::SYS_chroot,
@@ -28,11 +28,11 @@ const REFUSED: &[c_long] = &[
     libc::SYS_pivot_root,
     libc::SYS_quotactl,
     libc::SYS_umount2,
-    // keys of the account, which all its processes share
+    // keys of the account, because all its processes share them
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
-    // parts of the kernel that many defects were in
+    // parts of the kernel that have had many vulnerabilities
     libc::SYS_bpf,
     libc::SYS_fanotify_init,
     libc::SYS_perf_event_open,
@@ -61,9 +61,9 @@ const REFUSED: &[c_long] = &[
     libc::SYS_syslog,
     libc::SYS_vhangup,
 ];
-/// As if the kernel did not have them, with ENOSYS. Libraries use something else then: `clone` instead of `clone3`, and `openat`
-/// instead of `openat2`, because a filter cannot see the flags and the mode in what an argument points to; polling instead of
-/// notifications, because Landlock does not cover those, and they name the files that others make in folders that the cage closes.
+/// Calls that fail with ENOSYS, as in a kernel without them, so that libraries fall back. They use `clone` instead of `clone3` and `openat`
+/// instead of `openat2`, because a filter cannot read flags and modes behind a pointer. They poll instead of using inotify, because
+/// Landlock does not restrict inotify, which names files of others in folders that the cage closes.
 const ABSENT: &[c_long] = &[
     libc::SYS_clone3,
     #[cfg(target_arch = "x86_64")]
@@ -74,7 +74,8 @@ const ABSENT: &[c_long] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_openat2,
 ];
-/// As if no file system had attributes, with EOPNOTSUPP. An access list is one, and opens a file to other accounts as a mode does.
+/// Calls that fail with EOPNOTSUPP, as in a file system without extended attributes. An access control list is an attribute, and opens a
+/// file to other accounts as a mode does.
 const ATTRIBUTES: &[c_long] = &[
     libc::SYS_fremovexattr,
     libc::SYS_fsetxattr,
@@ -82,21 +83,22 @@ const ATTRIBUTES: &[c_long] = &[
     libc::SYS_lsetxattr,
     libc::SYS_removexattr,
     libc::SYS_setxattr,
-    // `setxattrat` and `removexattrat`, which have no names yet, and one number on all architectures.
+    // `setxattrat` and `removexattrat`. libc has no names for them yet, and their numbers are the same on all architectures.
     463,
     466,
 ];
 
-/// The bits with which another account runs a file with the rights of the cage's account, or of its group, outside of the cage.
+/// The set-user-ID and set-group-ID bits. Another account that runs such a file gets the rights of the cage's account or group, outside of
+/// the cage.
 const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
-/// Calls that set the mode of a file, each with the argument that has it, and the bits that are refused. At a folder `S_ISGID` is
-/// harmless, so that for files that are there the [gate](super::gate) refuses it.
+/// Calls that set the mode of a file, each with the argument that has the mode, and the refused bits. `S_ISGID` is harmless at a folder. So
+/// the [gate](super::gate) refuses it for existing files, because the filter cannot tell files from folders.
 const MODES: &[(c_long, u32, u32)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1, libc::S_ISUID),
     (libc::SYS_fchmod, 1, libc::S_ISUID),
     (libc::SYS_fchmodat, 2, libc::S_ISUID),
-    // `fchmodat2`, whose number is the same on all architectures. Not each of them has a name for it.
+    // `fchmodat2`, whose number is the same on all architectures. libc has no name for it on some of them.
     (452, 2, libc::S_ISUID),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_creat, 1, SET_ID),
@@ -104,13 +106,13 @@ const MODES: &[(c_long, u32, u32)] = &[
     (libc::SYS_mknod, 1, SET_ID),
     (libc::SYS_mknodat, 2, SET_ID),
 ];
-/// Calls whose mode counts only if they make a file, each with the arguments that have the flags and the mode.
+/// Calls whose mode counts only if they create a file, each with the arguments that have the flags and the mode.
 const OPENS: &[(c_long, u32, u32)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, 2),
     (libc::SYS_openat, 2, 3),
 ];
-/// The flags with which a file is made. `O_TMPFILE` has the bit of `O_DIRECTORY` beside its own.
+/// The flags that create a file. `O_TMPFILE` includes the bit of `O_DIRECTORY`.
 const MAKES: u32 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
 
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
@@ -120,19 +122,19 @@ const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u32;
-/// Only `unshare` knows it. To `clone` the bit is part of a signal's number.
+/// The flag of `unshare` for a time namespace. `clone` reads the bit as part of a signal's number.
 const NEW_TIME: u32 = 0x80;
-/// Types into a terminal, such as the one that the owner has started the executor from.
+/// Requests that type into a terminal, such as the terminal from which the owner has started the executor.
 const TERMINAL: [u32; 2] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 
-/// Options of sockets, with their level, that send what is connected by way of other hosts first.
+/// Socket options for source routing, with their level. They send packets by way of other hosts.
 const ROUTES: [(i32, i32); 3] = [
     (libc::IPPROTO_IP, libc::IP_OPTIONS),
     (libc::IPPROTO_IPV6, libc::IPV6_RTHDR),
     (libc::IPPROTO_IPV6, libc::IPV6_2292PKTOPTIONS),
 ];
 
-/// The architecture whose numbers of system calls the lists have; that of `linux/audit.h`.
+/// The architecture whose numbers of system calls the lists have, as in `linux/audit.h`.
 const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
     Some(0xc000_003e)
 } else if cfg!(target_arch = "aarch64") {
@@ -142,23 +144,23 @@ const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
 } else {
     None
 };
-/// Set in the numbers of x32, a second interface of x86-64.
+/// The bit in the numbers of x32, a second interface of x86-64.
 const X32: u32 = 0x4000_0000;
 
-// Positions in the data that a filter reads (`struct seccomp_data`). The architectures above have the low half of an argument first.
+// Offsets in `struct seccomp_data`. The architectures above are little-endian, so that the low half of an argument comes first.
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
-/// The program that the kernel runs before each system call. The kernel remembers which calls it always allows, so that these
-/// cost nothing. `None`: the kernel runs no such programs, or there is no list for this architecture.
+/// The filter that the kernel runs before each system call. The kernel caches which calls the filter always allows, so that these cost
+/// nothing. `None`: the kernel has no seccomp filters, or there is no list for this architecture.
 pub fn program() -> Option<Vec<sock_filter>> {
     is_available(libc::SECCOMP_RET_ERRNO).then(filter).flatten()
 }
 
-/// A program that answers these calls in one way, and allows all others. `None`: there is no list for this architecture.
+/// A filter that answers these calls with `answer`, and allows all others. `None`: there is no list for this architecture.
 pub fn program_for(calls: &[c_long], answer: u32) -> Option<Vec<sock_filter>> {
-    // The other program refuses the calls of another architecture.
+    // The main filter refuses calls of other architectures.
     let mut program =
         vec![load(ARCH), jump(BPF_JEQ, ARCHITECTURE?, 1, 0), returns(libc::SECCOMP_RET_ALLOW), load(NUMBER)];
     calls.iter().for_each(|call| program.extend([jump(BPF_JEQ, *call as u32, 0, 1), returns(answer)]));
@@ -178,12 +180,12 @@ fn filter() -> Option<Vec<sock_filter>> {
     add(ABSENT, absent);
     add(REFUSED, refused);
     add(ATTRIBUTES, refuse(libc::EOPNOTSUPP));
-    // For each: the call, the argument, how it is compared, and with what.
+    // Refused conditions: the call, the argument, the comparison, and the value.
     let mut conditions = vec![
         (libc::SYS_clone, 0, BPF_JSET, NAMESPACES),
         (libc::SYS_unshare, 0, BPF_JSET, NAMESPACES | NEW_TIME),
         (libc::SYS_socket, 0, BPF_JEQ, libc::AF_VSOCK as u32),
-        // Processes of one account may set each other's limits, and priorities of all at once. A process itself is number 0.
+        // Processes of one account could set each other's limits, and the priorities of all at once. Number 0 is the caller.
         (libc::SYS_prlimit64, 0, BPF_JSET, u32::MAX),
         (libc::SYS_setpriority, 0, BPF_JEQ, libc::PRIO_USER),
     ];
@@ -202,12 +204,12 @@ fn filter() -> Option<Vec<sock_filter>> {
     Some(program)
 }
 
-/// The program for processes whose connections the owner limits. They get sockets of unix, and of TCP if `has_sockets`, both without datagrams:
-/// these send nowhere before they are connected, which the [gate](super::gate) does. `None`: there is no list for this architecture.
+/// The filter for processes whose connections the owner limits. It allows unix sockets, and TCP sockets if `has_sockets`, but no datagrams.
+/// Such sockets send nowhere before the [gate](super::gate) has connected them. `None`: there is no list for this architecture.
 pub fn network_program(has_sockets: bool) -> Option<Vec<sock_filter>> {
     let (allow, refused) = (returns(libc::SECCOMP_RET_ALLOW), refuse(libc::EACCES));
     let mut program = vec![load(ARCH), jump(BPF_JEQ, ARCHITECTURE?, 1, 0), allow, load(NUMBER)];
-    // Data that is sent with a connection connects.
+    // TCP Fast Open connects without `connect`, so it would bypass the gate.
     for (call, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
         let sends = jump(BPF_JSET, libc::MSG_FASTOPEN as u32, 0, 1);
         let skip = jump(BPF_JEQ, call as u32, 0, 4);
@@ -220,7 +222,7 @@ pub fn network_program(has_sockets: bool) -> Option<Vec<sock_filter>> {
     }
     let without_flags = sock_filter { code: (BPF_ALU | BPF_AND | BPF_K) as u16, jt: 0, jf: 0, k: 0xf };
     let (stream, packets) = (is(libc::SOCK_STREAM, 2, 0), is(libc::SOCK_SEQPACKET, 1, 0));
-    // A datagram names whom it is for, even on a socket of a pair.
+    // A datagram carries its own destination, even on a socket of a pair.
     let unix = [load(ARGUMENTS + 8), without_flags, stream, packets, refused, allow];
     program.extend([jump(BPF_JEQ, libc::SYS_socketpair as u32, 0, 9), load(ARGUMENTS)]);
     program.extend([is(libc::AF_UNIX, 1, 0), refused]);
@@ -246,19 +248,19 @@ pub fn network_program(has_sockets: bool) -> Option<Vec<sock_filter>> {
     Some(program)
 }
 
-/// Whether the kernel knows this answer of a program.
+/// Whether the kernel supports this action of a filter.
 pub fn is_available(action: u32) -> bool {
     // SAFETY: the call reads the action, which lives as long as the call.
     let outcome = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
     outcome == 0
 }
 
-/// Puts this process under the program for good. The process can gain no rights already. One system call.
+/// Installs the filter for this process for good. The process has `no_new_privs` already. One system call.
 pub fn enter(program: &[sock_filter]) -> io::Result<()> {
     install(program, 0).map(drop)
 }
 
-/// The same, with flags. Returns what the kernel returns for them.
+/// Installs a filter with flags. Returns the kernel's result, which is a descriptor for some flags.
 pub fn install(program: &[sock_filter], flags: libc::c_ulong) -> io::Result<c_long> {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the kernel copies the program, which lives as long as the call, and does not write to it.

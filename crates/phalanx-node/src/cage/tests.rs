@@ -3,7 +3,7 @@ use std::error::Error;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// What a shell in the cage says to a script, with its folder as the first argument.
+/// The output of a script in a caged shell, with the shell's folder as the first argument.
 fn says(settings: Settings, script: &str, folder: &Path) -> Result<String, Box<dyn Error>> {
     let cage = Cage::new(settings)?;
     let bars = cage.around(Some(folder), None, None, &[])?;
@@ -16,7 +16,7 @@ fn says(settings: Settings, script: &str, folder: &Path) -> Result<String, Box<d
     Ok(String::from_utf8([output.stdout, output.stderr].concat())?)
 }
 
-/// Whether this kernel can cage. Where it cannot, which is told, there is nothing to test.
+/// Whether this kernel supports the cage. Otherwise the tests say so and pass.
 fn can_cage() -> bool {
     landlock::support(false).inspect_err(|why| eprintln!("not tested: {why}")).is_ok()
 }
@@ -115,7 +115,7 @@ fn the_memory_of_a_process_with_keys_is_closed() {
     assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
 }
 
-/// What each system call says to a process in the cage.
+/// The error of each system call in a caged process.
 fn refusals(calls: &[(libc::c_long, [libc::c_long; 4])]) -> Result<Vec<i32>, Box<dyn Error>> {
     refusals_in(Settings::default(), calls)
 }
@@ -203,13 +203,13 @@ fn a_process_in_the_cage_begins_none_beyond_the_limit_and_cannot_raise_it() {
     assert_eq!(status, 0);
 }
 
-/// Another account could run it, with the rights of the cage's account and outside of the cage.
+/// Another account could run such a program with the rights of the cage's account, outside of the cage.
 #[test]
 fn no_program_gets_the_set_user_id_or_the_set_group_id_bit() {
     if !can_cage() || seccomp::program().is_none() {
         return;
     }
-    // No descriptor and no folder has the number, so that what is not refused is EBADF.
+    // The number is no descriptor, so that a call which is not refused fails with EBADF.
     let nothing = 1 << 20;
     let path = c"file".as_ptr() as libc::c_long;
     let create = libc::c_long::from(libc::O_CREAT | libc::O_WRONLY);
@@ -223,11 +223,11 @@ fn no_program_gets_the_set_user_id_or_the_set_group_id_bit() {
         ]
     };
     assert_eq!(refusals(&modes(0o4755)).unwrap(), [libc::EPERM; 5]);
-    // A folder may have this one. Whether a file is one, the gate sees.
+    // A folder may have the set-group-ID bit. The gate distinguishes files from folders.
     let (there, made) = ([libc::EBADF; 2], [libc::EPERM; 3]);
     assert_eq!(refusals(&modes(0o2755)).unwrap(), [&there[..], &made].concat());
     assert_eq!(refusals(&modes(0o1755)).unwrap(), [libc::EBADF; 5]);
-    // The mode of a file that is not made counts for nothing.
+    // The mode has no effect if the call creates no file.
     assert_eq!(refusals(&[(libc::SYS_openat, [nothing, path, 0, 0o4755])]).unwrap(), [libc::EBADF]);
 }
 
@@ -260,7 +260,7 @@ fn without_a_network_there_are_unix_sockets_without_datagrams_and_no_routes() {
     assert_eq!(why, "--network none needs a cage that is limits or more");
     let long = |number: i32| libc::c_long::from(number);
     let socket = |family, kind| (libc::SYS_socket, [long(family), long(kind), 0, 0]);
-    // The kernel has nowhere to write the numbers of a pair to.
+    // The null pointer makes an allowed `socketpair` fail, because the kernel cannot write the descriptors.
     let pair = |family, kind| (libc::SYS_socketpair, [long(family), long(kind), 0, 0]);
     let set = |level, name| (libc::SYS_setsockopt, [-1, long(level), long(name), 0]);
     let refused = [

@@ -1,7 +1,8 @@
-//! A view: paths at which the processes of a program see folders of their own, as programs expect that were written for a container.
+//! A view: paths at which the processes of a program see private folders, because programs that were written for a container expect them.
 //!
-//! The keeper of the program gets a mount namespace. Its root has all that the machine's root has, except at the paths that are shown: there are folders in
-//! the program's folder. So a program writes to `/tmp/results` or `/data`, and the files lie in its own folder, which goes with it.
+//! The keeper of the program enters a mount namespace. Its root repeats the machine's root, except at the shown paths, where folders of the
+//! program's folder are mounted. So a program can write to `/tmp/results` or `/data`, and the files lie in its own folder, which ends with
+//! the program.
 
 use crate::accounts::Account;
 use phalanx_core::wire::jobs::MOST_SHOWN;
@@ -13,13 +14,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 use std::ptr::null;
 
-/// Folders that have what programs and users need. They are never replaced as a whole.
+/// Folders that programs and users need. A view can replace folders in them, but not the whole folder.
 const NEEDED: &[&str] = &["/", "/home", "/opt", "/root", "/srv", "/var"];
-/// Folders of which no part is replaced.
+/// Folders in which a view can replace nothing.
 const WHOLE: &[&str] = &["/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr"];
-/// The folder, in the program's folder, at which the new root is built.
+/// The folder, in the program's folder, at which the view builds the new root.
 const ROOT: &str = ".view";
-/// Most entries of all folders that are listed for a view.
+/// Most entries that a view lists, over all folders.
 const MOST_ENTRIES: usize = 10_000;
 
 /// A folder that a program sees at a path.
@@ -31,14 +32,15 @@ pub struct Shown {
     pub folder: PathBuf,
 }
 
-/// The view of a program, ready to be entered between fork and exec.
+/// The view of a program. A process can enter it between fork and exec.
 #[derive(Debug)]
 pub struct View {
     root: CString,
     steps: Vec<Step>,
-    /// What this process's user and group are in the namespace, if it needs a user namespace to make another one. `None`: it is root.
+    /// The user and group mapping of a user namespace, which a process without root needs to make the mount namespace. `None`: this process
+    /// is root.
     mapping: Option<[CString; 2]>,
-    /// Where folders are shown, and what they are on the machine.
+    /// The paths at which folders are shown, and the folders' paths on the machine.
     folders: Vec<(PathBuf, PathBuf)>,
 }
 
@@ -52,11 +54,11 @@ enum Step {
 }
 
 impl View {
-    /// Makes the folders in the folder of a program, as its account, and looks at what the machine's root has.
+    /// Creates the folders in the folder of a program, as its account, and lists the machine's root.
     ///
     /// # Errors
     ///
-    /// A path cannot be shown, or a folder cannot be made.
+    /// A folder cannot be shown at its path, or cannot be created.
     pub fn new(folder: &Path, shown: &[Shown], account: Option<&Account>) -> io::Result<View> {
         if shown.len() > MOST_SHOWN {
             return Err(io::Error::other(format!("a program sees at most {MOST_SHOWN} folders of its own")));
@@ -73,7 +75,7 @@ impl View {
         account.map_or_else(make, |account| account.acting(make))?;
         let mut folders: Vec<(PathBuf, PathBuf)> =
             shown.iter().map(|it| (it.at.clone(), folder.join(&it.folder))).collect();
-        // Its own path, which one of these may hide.
+        // The program's own folder, because one of the shown folders may hide it.
         folders
             .extend(shown.iter().any(|it| folder.starts_with(&it.at)).then(|| (folder.to_owned(), folder.to_owned())));
         folders.sort();
@@ -86,17 +88,17 @@ impl View {
         Ok(View { root: text(&root)?, steps, mapping: mapping()?, folders })
     }
 
-    /// The folders that the program sees elsewhere. The rules for files must name each of them.
+    /// The folders that the program sees elsewhere. The Landlock rules must name each of them.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(|(_, folder)| folder.as_path())
     }
 
-    /// The paths at which it sees them.
+    /// The paths at which the program sees them.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(|(path, _)| path.as_path())
     }
 
-    /// Gives this process, and what it starts, this view of the machine. It makes system calls only.
+    /// Gives this process and its children this view of the machine. It makes system calls only.
     ///
     /// # Errors
     ///
@@ -106,7 +108,7 @@ impl View {
         unsafe {
             if let Some(mapping) = &self.mapping {
                 done(libc::unshare(libc::CLONE_NEWUSER))?;
-                // These files belong to root while others may not look into this process.
+                // The files in `/proc/self` belong to root while this process is not dumpable.
                 done(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0))?;
                 let mapped = write(c"/proc/self/setgroups", c"deny")
                     .and_then(|()| write(c"/proc/self/uid_map", &mapping[0]))
@@ -120,11 +122,11 @@ impl View {
             let flags = libc::MS_NOSUID | libc::MS_NODEV;
             let options = c"mode=0755,size=4m".as_ptr().cast();
             done(libc::mount(c"phalanx".as_ptr(), root, c"tmpfs".as_ptr(), flags, options))?;
-            // The folder in which the new root is built does not repeat it.
+            // Unbindable, so that recursive binds into the new root do not repeat the new root itself.
             done(libc::mount(null(), root, null(), libc::MS_UNBINDABLE, null()))?;
             self.steps.iter().try_for_each(Step::take)?;
             done(libc::chdir(root))?;
-            // The old root is then above the new one at the same path, and is taken away.
+            // The old root then lies above the new one at the same path. The next call removes it.
             done(libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) as libc::c_int)?;
             done(libc::umount2(c".".as_ptr(), libc::MNT_DETACH))?;
             done(libc::chdir(c"/".as_ptr()))?;
@@ -134,17 +136,17 @@ impl View {
     }
 }
 
-/// The steps to build a root, as they are found.
+/// Collects the steps that build a root.
 struct Plan<'a> {
     root: &'a Path,
-    /// Where folders are shown, and what they are on the machine. A folder comes before those in it.
+    /// The paths at which folders are shown, and the folders' paths on the machine. A folder precedes the folders in it.
     folders: &'a [(PathBuf, PathBuf)],
     steps: Vec<Step>,
     entries: usize,
 }
 
 impl Plan<'_> {
-    /// Repeats a folder of the machine with all that it has, apart from what is replaced.
+    /// Repeats a folder of the machine with all its entries, except the replaced ones.
     fn open(&mut self, folder: &Path) -> io::Result<()> {
         let Ok(listed) = fs::read_dir(folder) else { return Ok(()) };
         for entry in listed.filter_map(Result::ok) {
@@ -162,7 +164,7 @@ impl Plan<'_> {
             } else if !kind.is_dir() {
                 self.steps.extend([Step::File(at.clone()), Step::Bind { from: text(&path)?, at }]);
             } else if self.folders.iter().any(|it| it.0 == path) {
-                // It is shown later.
+                // `show` mounts it later.
             } else if self.folders.iter().any(|it| it.0.starts_with(&path)) {
                 self.steps.push(Step::Folder(at));
                 self.open(&path)?;
@@ -173,7 +175,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Shows the folders. What is missing above them is made.
+    /// Shows the folders. Creates missing folders above them.
     fn show(&mut self) -> io::Result<()> {
         for (at, from) in self.folders {
             let mut above: Vec<&Path> = at.ancestors().filter(|it| it.parent().is_some()).collect();
@@ -188,14 +190,14 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// The path in the new root.
+    /// The corresponding path in the new root.
     fn within(&self, path: &Path) -> io::Result<CString> {
         text(self.root.join(path.strip_prefix("/").unwrap_or(path)))
     }
 }
 
 impl Step {
-    /// System calls only.
+    /// Carries out the step, by system calls only.
     fn take(&self) -> io::Result<()> {
         // SAFETY: the texts live as long as the calls, and end with a zero.
         unsafe {
@@ -218,25 +220,25 @@ impl Step {
 fn check(shown: &Shown) -> io::Result<()> {
     let plain = |path: &Path| path.components().all(|it| matches!(it, Component::Normal(_)));
     let at = shown.at.strip_prefix("/").unwrap_or(Path::new(".."));
-    // A name with a dot could be that of the folder at which the new root is built, and lead to all of the machine.
+    // A name with a leading dot could be the folder of the new root, and lead to the whole machine.
     let is_hidden = shown.folder.as_os_str().as_bytes().starts_with(b".");
     if !plain(at) || !plain(&shown.folder) || is_hidden {
         let (at, folder) = (shown.at.display(), shown.folder.display());
         return Err(wrong(format!("{folder} cannot be shown at {at}: write a plain folder and path")));
     }
-    // The rules for files name a folder like /usr as a whole, and would not reach what is mounted in place of it.
+    // The Landlock rules name a folder like /usr as a whole, and would not cover a mount in its place.
     match NEEDED.iter().any(|it| Path::new(it) == shown.at) || WHOLE.iter().any(|it| shown.at.starts_with(it)) {
         true => Err(wrong(format!("{} is needed, and cannot be replaced", shown.at.display()))),
         false => Ok(()),
     }
 }
 
-/// The user's to change.
+/// An error that the user must correct.
 fn wrong(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
-/// This process's user and group as lines of a user namespace. `None`: it is root.
+/// This process's user and group as lines for `uid_map` and `gid_map`. `None`: the process is root.
 fn mapping() -> io::Result<Option<[CString; 2]>> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let line = |number: u32| text(OsStr::new(&format!("{number} {number} 1")));
@@ -251,7 +253,7 @@ fn done(outcome: libc::c_int) -> io::Result<()> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Writes a file of the kernel. System calls only.
+/// Writes to a file of the kernel. System calls only.
 unsafe fn write(file: &std::ffi::CStr, text: &std::ffi::CStr) -> io::Result<()> {
     // SAFETY: the texts live as long as the calls.
     unsafe {

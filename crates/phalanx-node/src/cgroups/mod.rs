@@ -1,9 +1,8 @@
-//! Control groups: how the kernel bounds the memory, the processors and the processes of what an executor runs for its users.
+//! Control groups: the kernel limits the memory, processors and processes of users' programs at an executor.
 //!
-//! An executor has one group for all programs, which bounds what they have together, and in it one for each program. Both versions of
-//! control groups are used, where the system lets the executor make groups: version 2 in a part of the tree that was delegated to the
-//! executor's account, or as root; version 1 as root. A group is removed when its program has ended. What a killed executor left is
-//! removed by the next one that starts in the same place.
+//! An executor has one group that limits all programs together, and in it one group for each program. It uses both versions of control
+//! groups. Version 2 needs a subtree that is delegated to the executor's account, or root. Version 1 needs root. The executor removes a
+//! group when its program has ended. If an executor is killed, the next one that starts in the same place removes its groups.
 
 mod mounted;
 mod version;
@@ -19,18 +18,18 @@ use std::thread;
 use std::time::Duration;
 use version::Version;
 
-/// Beginning of the name of an executor's group. The number of its process follows, `-`, and a number.
+/// Prefix of the name of an executor's group. The number of its process, `-`, and a number follow.
 const PREFIX: &str = "phalanx-";
-/// The group in which an executor stands, where version 2 allows no process beside the groups of its programs.
+/// The group to which an executor moves itself, because version 2 allows no process beside the groups of its programs.
 const OWN: &str = "phalanx-executor";
-/// How often the end of processes is waited for before a group is left to the next start, and the pause between.
+/// Attempts to remove a group while its processes end, and the pause between two. Afterwards the group is left to the next start.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What the kernel can bound.
+/// A resource that the kernel can limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Controller {
-    /// Memory, with files in memory and what is swapped out.
+    /// Memory, including files in memory and swapped pages.
     Memory,
     /// Processors.
     Cpu,
@@ -51,20 +50,20 @@ impl Controller {
     }
 }
 
-/// The bounds of a group. `None`: there is none.
+/// The limits of a group. `None`: unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of memory.
     pub memory: Option<u64>,
     /// Processors, in hundredths of one.
     pub cpu: Option<u64>,
-    /// The share of processors beside others that want them, of which others have 100.
+    /// The share of processors under contention. An ordinary group has 100.
     pub weight: Option<u64>,
     /// Processes and threads.
     pub processes: Option<u64>,
 }
 
-/// The group of an executor, around those of its programs. Dropping it removes it.
+/// The group of an executor, which contains the groups of its programs. Dropping it removes it.
 #[derive(Debug)]
 pub struct Groups {
     /// The same group in each hierarchy: one of version 2, or several of version 1.
@@ -82,7 +81,7 @@ struct Part {
     _lock: File,
 }
 
-/// The group of a program. Dropping it ends what is left in it, and removes it.
+/// The group of a program. Dropping it ends the remaining processes, and removes it.
 #[derive(Debug)]
 pub struct Group {
     parts: Vec<(Version, PathBuf)>,
@@ -92,7 +91,7 @@ pub struct Group {
 }
 
 impl Groups {
-    /// Makes the group of this executor. The error says why the kernel bounds nothing here.
+    /// Makes the group of this executor. The error says why the executor cannot have control groups.
     pub fn new(bounds: Bounds) -> Result<Groups, String> {
         let text = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
         let mounts = text("/proc/self/mountinfo")?;
@@ -114,7 +113,7 @@ impl Groups {
         }
     }
 
-    /// Whether the kernel bounds this here.
+    /// Whether the group limits this resource.
     pub fn bound(&self, controller: Controller) -> bool {
         self.parts.iter().any(|part| part.controllers.contains(&controller))
     }
@@ -129,7 +128,7 @@ impl Groups {
         for part in &self.parts {
             let path = part.path.join(&name);
             fs::create_dir(&path)?;
-            group.parts.push((part.version, path.clone())); // pushed at once, so that it is removed if anything fails
+            group.parts.push((part.version, path.clone())); // pushed at once, so that dropping removes it after an error
             part.version.write(&path, &part.controllers, bounds)?;
             let entry = OpenOptions::new().write(true).open(path.join("cgroup.procs"))?;
             group.entries.push(entry.into());
@@ -142,7 +141,7 @@ impl Groups {
 }
 
 impl Groups {
-    /// Ends what is left in the groups, and removes them.
+    /// Ends the remaining processes in the groups, and removes the groups.
     pub fn remove(&self) {
         self.parts.iter().for_each(|part| remove(part.version, &part.path));
     }
@@ -155,13 +154,13 @@ impl Drop for Groups {
 }
 
 impl Part {
-    /// The group of this executor in a hierarchy, at the first place that allows one. `None`: the hierarchy has no controller for it.
+    /// Makes the group of this executor in a hierarchy, at the first place that allows it. `None`: the hierarchy has no controller for it.
     fn new(hierarchy: &Mounted, bounds: Bounds) -> io::Result<Option<Part>> {
         let mut refused = None;
         for place in hierarchy.places() {
             match Part::at(&place, hierarchy, bounds) {
                 Ok(part) => return Ok(part),
-                Err(error) => refused = refused.or(Some(error)), // that of the innermost place says most
+                Err(error) => refused = refused.or(Some(error)), // the error of the innermost place is the most useful
             }
         }
         Err(refused.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
@@ -169,7 +168,7 @@ impl Part {
 
     fn at(place: &Path, hierarchy: &Mounted, bounds: Bounds) -> io::Result<Option<Part>> {
         let version = hierarchy.version;
-        // Others that start here at the same time wait, so that none removes a group that is not locked yet.
+        // Executors that start at the same time wait for this lock, so that none removes a group that is not locked yet.
         let starting = File::open(place)?;
         flock(&starting, FlockOperation::LockExclusive)?;
         let controllers = version.enable(place, &hierarchy.controllers, place == hierarchy.own)?;
@@ -197,14 +196,14 @@ fn free_name(place: &Path) -> PathBuf {
     (0..).map(name).find(|path| !path.exists()).expect("numbers do not end")
 }
 
-/// Whether an executor makes groups with names like this one. Services of systemd may begin with the same word.
+/// Whether a group with this name is an executor's. Names of systemd's services may have the same prefix.
 fn is_ours(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let numbers = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
     numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
-/// Lets a process enter a group of the hierarchy, because systems refuse that beside the making of groups.
+/// Lets a process enter a group of the hierarchy, because some systems allow making groups but refuse that.
 fn try_out(part: &Part) -> io::Result<()> {
     let probe = part.path.join("probe");
     fs::create_dir(&probe)?;
@@ -248,22 +247,22 @@ impl Group {
         Ok(())
     }
 
-    /// What a process of the program enters.
+    /// The files by which a process of the program enters the group.
     pub fn entries(&self) -> Vec<BorrowedFd<'_>> {
         self.entries.iter().map(AsFd::as_fd).collect()
     }
 
-    /// Whether the kernel has ended a process of the program for its memory. If so: the bound that the program has reached, or `None` if all
-    /// programs together have reached theirs.
+    /// Whether the out-of-memory killer has ended a process of the program. If so, returns the limit that the program has reached. An inner
+    /// `None` means that all programs together have reached theirs.
     pub fn ran_out(&self) -> Option<Option<u64>> {
         let (version, path) = self.memory.as_ref()?;
         (version.kills(path)? > 0).then_some(())?;
         let peak = version.peak(path).unwrap_or(u64::MAX);
-        // What the kernel could not charge is not in the peak.
+        // The peak is below the limit, because it excludes the memory that the kernel refused.
         Some(self.bound.filter(|bound| peak >= bound - bound / 16))
     }
 
-    /// The most memory that the program has had.
+    /// The peak memory of the program, in bytes.
     pub fn peak(&self) -> Option<u64> {
         self.memory.as_ref().and_then(|(version, path)| version.peak(path))
     }
@@ -288,7 +287,7 @@ fn clean(version: Version, place: &Path) {
     }
 }
 
-/// Ends all processes of a group and of those in it, and removes them. What cannot be removed is left to the next start.
+/// Ends all processes of a group and of its subgroups, and removes them. Groups that cannot be removed are left to the next start.
 fn remove(version: Version, path: &Path) {
     for _ in 0..ATTEMPTS {
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! Where control groups are mounted, and in which one this process is.
+//! The mounted hierarchies of control groups, and the group of this process in each.
 
 use super::Controller;
 use super::version::Version;
@@ -11,15 +11,15 @@ pub struct Mounted {
     pub version: Version,
     /// The controllers of version 1. Empty for version 2, whose groups list theirs.
     pub controllers: Vec<Controller>,
-    /// The topmost group that can be seen.
+    /// The topmost visible group.
     pub top: PathBuf,
     /// The group of this process.
     pub own: PathBuf,
 }
 
 impl Mounted {
-    /// The groups in which an executor may make its own, the best first: the group in which it is, and those around it. Outer groups count
-    /// only while no group within them has a bound, which would be left by going out.
+    /// The groups in which an executor may make its own group, the best first: its current group, and then the groups around it. An outer
+    /// group counts only if no group on the way has a limit, because moving out would evade that limit.
     pub fn places(&self) -> Vec<PathBuf> {
         let outer = self.own.ancestors().skip(1).take_while(|group| group.starts_with(&self.top));
         let inner = self.own.ancestors();
@@ -57,7 +57,7 @@ pub fn read(mounts: &str, groups: &str) -> Vec<Mounted> {
 
 fn of_version_2(top: &Path, root: &str, groups: &str) -> Option<Mounted> {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    // Beside hierarchies of version 1, that of version 2 may have none.
+    // The hierarchy of version 2 may have no controllers, because hierarchies of version 1 have them.
     let has_any = fs::read_to_string(top.join("cgroup.controllers")).is_ok_and(|it| !it.trim().is_empty());
     let own = beneath(top, root, own)?;
     has_any.then(|| Mounted { version: Version::Two, controllers: Vec::new(), top: top.to_owned(), own })
@@ -77,7 +77,7 @@ fn of_version_1(top: &Path, root: &str, options: &str, groups: &str) -> Option<M
     Some(Mounted { version: Version::One, controllers, top: top.to_owned(), own })
 }
 
-/// The folder of a group, where `root` of the hierarchy is mounted at `top`. `None`: it cannot be seen there.
+/// The folder of a group, if `root` of the hierarchy is mounted at `top`. `None`: the group is not visible there.
 fn beneath(top: &Path, root: &str, group: &str) -> Option<PathBuf> {
     let inner = Path::new(group).strip_prefix(root).ok()?;
     let is_inside = inner.components().all(|part| matches!(part, std::path::Component::Normal(_)));

@@ -1,4 +1,4 @@
-//! Groups of both versions, in folders that look like those of the kernel, and in the kernel's own where this process may make groups.
+//! Groups of both versions, in folders that imitate the kernel's, and in real groups if this process may make them.
 
 use super::mounted::{Mounted, read};
 use super::version::Version;
@@ -46,7 +46,7 @@ fn bounds_are_written_as_version_1_reads_them() {
 #[test]
 fn controllers_of_version_2_are_turned_on_that_are_not_on() {
     let made = folder(&[("cgroup.controllers", "cpuset cpu memory pids\n"), ("cgroup.subtree_control", "memory\n")]);
-    // The folder is no kernel, so that only the last one is on.
+    // A plain folder keeps only the last write, so that no controller is on.
     let on = Version::Two.enable(made.path(), &[], true).unwrap();
     assert_eq!(on, []);
     assert!(written(&made, &["cgroup.subtree_control"])[0].starts_with("+pids"), "the last of those that were not on");
@@ -90,7 +90,7 @@ fn kills_for_memory_are_read_in_both_versions() {
     assert_eq!((Version::Two.peak(made.path()), Version::One.peak(made.path())), (Some(4096), None));
 }
 
-/// The groups of the kernel. `None`: this process may make none, or another one than root's.
+/// Real control groups. `None`: this process cannot make any.
 fn real(bounds: Bounds) -> Option<Groups> {
     let groups = Groups::new(bounds).inspect_err(|why| eprintln!("not tried: {why}")).ok()?;
     let all = ALL.into_iter().all(|controller| groups.bound(controller));

@@ -6,9 +6,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Microseconds in which a group has its part of the processors.
+/// Period of the processor quota, in microseconds.
 const PERIOD: u64 = 100_000;
-/// What version 1 calls an ordinary share of the processors; version 2 calls it 100.
+/// The default share of the processors in version 1. It is 100 in version 2.
 const ORDINARY: u64 = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub enum Version {
 }
 
 impl Version {
-    /// The controllers that groups beneath `place` can have. In version 2 they are turned on. `is_own`: this process is in that group, and has to leave it first
-    /// where the kernel allows no process beside groups with controllers.
+    /// Enables the controllers for groups beneath `place`, and returns them. Version 1 needs no change. `is_own`: this process is in the
+    /// group. It moves to a subgroup if the kernel refuses controllers because of processes in the group.
     pub fn enable(self, place: &Path, of_hierarchy: &[Controller], is_own: bool) -> io::Result<Vec<Controller>> {
         if self == Version::One {
             return Ok(of_hierarchy.to_vec());
@@ -42,7 +42,7 @@ impl Version {
         Ok(wanted.into_iter().filter(|it| is_on(&on, it)).collect())
     }
 
-    /// Turns controllers on for the groups of programs.
+    /// Enables controllers for the groups of programs.
     pub fn enable_within(self, group: &Path, controllers: Vec<Controller>) -> io::Result<Vec<Controller>> {
         if self == Version::Two {
             controllers.iter().try_for_each(|it| turn_on(group, *it))?;
@@ -50,7 +50,7 @@ impl Version {
         Ok(controllers)
     }
 
-    /// Whether a group bounds what is in it.
+    /// Whether a group has a limit for memory or processors.
     pub fn is_bounded(self, group: &Path) -> bool {
         let files = match self {
             Version::One => [("memory.limit_in_bytes", "9223372036854771712"), ("cpu.cfs_quota_us", "-1")],
@@ -59,7 +59,7 @@ impl Version {
         files.iter().any(|(file, none)| words(group, file).first().is_some_and(|it| it != none))
     }
 
-    /// Writes the bounds of a group.
+    /// Writes the limits of a group.
     pub fn write(self, group: &Path, controllers: &[Controller], bounds: Bounds) -> io::Result<()> {
         for controller in controllers {
             match (controller, self) {
@@ -69,7 +69,7 @@ impl Version {
                 }
                 (Controller::Memory, Version::Two) => {
                     put(group, "memory.max", bounds.memory)?;
-                    // Otherwise a program goes on in the swap space, and makes the owner's programs slow.
+                    // Without this, a program would use the swap space, and slow the owner's programs down.
                     put_if_there(group, "memory.swap.max", bounds.memory.map(|_| 0))?;
                 }
                 (Controller::Cpu, Version::One) => {
@@ -87,7 +87,7 @@ impl Version {
         Ok(())
     }
 
-    /// How many processes of the group the kernel has ended for their memory.
+    /// The number of processes of the group that the out-of-memory killer has ended.
     pub fn kills(self, group: &Path) -> Option<u64> {
         let file = match self {
             Version::One => "memory.oom_control",
@@ -97,7 +97,7 @@ impl Version {
         text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
     }
 
-    /// The most memory that the group has had, in bytes. Linux before 5.19 does not tell it in version 2.
+    /// The peak memory of the group, in bytes. `None` in version 2 before Linux 5.19.
     pub fn peak(self, group: &Path) -> Option<u64> {
         number(group, ["memory.max_usage_in_bytes", "memory.peak"][usize::from(self == Version::Two)])
     }
@@ -114,7 +114,7 @@ impl Version {
     }
 }
 
-/// Microseconds of processors in each period, of hundredths of a processor.
+/// The quota in microseconds per period, for hundredths of a processor.
 fn quota(cpu: u64) -> u64 {
     (cpu * PERIOD / 100).max(1000)
 }
@@ -123,7 +123,7 @@ fn turn_on(group: &Path, controller: Controller) -> io::Result<()> {
     put(group, "cgroup.subtree_control", Some(format!("+{}", controller.word())))
 }
 
-/// Moves this process into a group of its own within the one in which it is.
+/// Moves this process into a subgroup of its current group.
 fn step_aside(place: &Path) -> io::Result<()> {
     let own = place.join(OWN);
     match fs::create_dir(&own) {
@@ -149,7 +149,7 @@ fn put(group: &Path, file: &str, value: Option<impl ToString>) -> io::Result<()>
     opened.write_all(value.to_string().as_bytes())
 }
 
-/// The same for a file that not every kernel has.
+/// Writes a value to a file that some kernels lack.
 fn put_if_there(group: &Path, file: &str, value: Option<u64>) -> io::Result<()> {
     match put(group, file, value) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

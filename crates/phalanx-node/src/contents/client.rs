@@ -1,4 +1,4 @@
-//! The end of a link for contents at a member: it brings contents to the hub, and fetches some.
+//! The member's end of a link for contents: it sends contents to the hub, and fetches them.
 
 use crate::dial::{DIAL_PATIENCE, printable};
 use phalanx_core::level::{Levels, Mark};
@@ -19,11 +19,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the hub may take to answer. It writes to its disk.
+/// Timeout for an answer of the hub, which writes to its disk first.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Pieces on their way, or asked for, at a time: 4 MB, so that a path of 40 ms carries 100 MB/s.
+/// Window of pieces in flight: 4 MB, so that a path with a round-trip time of 40 ms carries 100 MB/s.
 const AHEAD: usize = 4 << 20 >> 16;
-/// Bytes hashed at once.
+/// Bytes per read when a file is hashed.
 const AT_ONCE: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Judge for AnyHub {
     }
 }
 
-/// A link for contents. It ends when this is dropped.
+/// A link for contents. Dropping it closes the link.
 pub struct Contents {
     link: Arc<Link>,
     reader: Reader,
@@ -52,7 +52,7 @@ impl Contents {
     /// Opens a link to the hub at this address.
     ///
     /// # Errors
-    /// The hub is not reached, or is none of the grid.
+    /// The hub is unreachable, or is not a hub of the grid.
     pub fn open(member: &Member, hub: &Address) -> io::Result<Contents> {
         let client = member.newest().client_of(Role::Hub).map_err(io::Error::other)?;
         let dialled = dial(&Target::Hub(hub.clone()), DIAL_PATIENCE)?;
@@ -83,7 +83,7 @@ impl Contents {
         Ok(lacking)
     }
 
-    /// Brings a content of so many bytes to the hub, unless the hub has it.
+    /// Sends a content of `bytes` bytes to the hub, unless the hub has it.
     ///
     /// # Errors
     /// The hub refuses, or the content has changed since its digest was computed.
@@ -107,7 +107,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Fetches a content of so many bytes, and checks its digest.
+    /// Fetches a content of `bytes` bytes, and checks its digest.
     ///
     /// # Errors
     /// The hub refuses, or does not have the content.
@@ -133,7 +133,7 @@ impl Contents {
     }
 
     fn send(&self, message: &ToContent, body: Vec<u8>) {
-        // All in one queue: the order of a request and the pieces before it counts.
+        // All messages share one queue, because a request must not overtake the pieces before it.
         let start = encode(message, body.len() as u64);
         self.link.queue(Mark::None, start, if body.is_empty() { Vec::new() } else { vec![body.into()] });
         self.link.flush();
@@ -152,7 +152,7 @@ impl Contents {
             if let Some((answer, body)) = self.heard.pop_front() {
                 return match answer {
                     FromContent::Refused { reason } => {
-                        self.link.close(); // answers to what was sent ahead would be taken for others
+                        self.link.close(); // answers to the remaining messages in flight would be taken for later ones
                         Err(io::Error::new(io::ErrorKind::PermissionDenied, printable(&reason)))
                     }
                     answer => Ok((answer, body)),
@@ -168,7 +168,7 @@ impl Contents {
                 Ok(answer) => heard.push_back((answer, frame.body.to_vec())),
                 Err(_) => is_wrong = true,
             };
-            // The wait also writes on what the socket had no room for.
+            // The wait also sends queued bytes for which the socket had no room.
             let waited = self.link.wait(until - Instant::now()).map_err(LinkError::from);
             let polled = waited.and_then(|_| self.reader.read_all(&mut on_frame));
             if is_wrong {
@@ -185,10 +185,10 @@ fn other() -> io::Error {
     io::Error::other("the hub answers something else")
 }
 
-/// The digest of what is read, and the number of its bytes.
+/// The digest and the length of the bytes that a reader yields.
 ///
 /// # Errors
-/// It cannot be read.
+/// Reading fails.
 pub fn digest_of(from: &mut impl Read) -> io::Result<(Digest, u64)> {
     let (mut hasher, mut buffer, mut bytes) = (blake3::Hasher::new(), vec![0; AT_ONCE], 0);
     loop {
@@ -202,10 +202,10 @@ pub fn digest_of(from: &mut impl Read) -> io::Result<(Digest, u64)> {
     }
 }
 
-/// The content of a file: its bytes, if they are few.
+/// The content of a file: inline bytes if the file is small, and the digest otherwise.
 ///
 /// # Errors
-/// It cannot be read, or is no file.
+/// The file cannot be read, or is not a regular file.
 pub fn content_of(path: &Path) -> io::Result<Content> {
     let mut file = File::open(path)?;
     if !file.metadata()?.is_file() {

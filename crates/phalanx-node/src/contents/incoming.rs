@@ -1,4 +1,4 @@
-//! A content that is being written.
+//! Writes contents, and resumes partial files.
 
 use super::{PART, Store};
 use phalanx_core::wire::jobs::Digest;
@@ -7,19 +7,19 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-/// Bytes after which it is looked again whether there is room.
+/// Interval in bytes at which a writer checks the room again.
 const CHECKED: u64 = 16 << 20;
-/// Bytes read at once when a beginning is read again.
+/// Bytes per read when a partial file is hashed again.
 const AT_ONCE: usize = 256 << 10;
 
-/// A content that is being written. If it is dropped before its end, its beginning stays.
+/// A content that is being written. If it is dropped before its end, its partial file stays for resumption.
 #[derive(Debug)]
 pub struct Incoming<'a> {
     store: &'a Store,
     user: String,
     path: PathBuf,
     part: PathBuf,
-    /// Whether the `.part` is this one's own.
+    /// Whether this writer has claimed the `.part` file.
     is_claimed: bool,
     file: Option<File>,
     hasher: Box<blake3::Hasher>,
@@ -39,7 +39,8 @@ impl<'a> Incoming<'a> {
         let mut part = path.with_extension(PART);
         let is_claimed = lock(&store.claimed).insert(part.clone());
         if !is_claimed {
-            // Another link brings the same. The slower one of both is not to wait for the other, which may be frozen.
+            // Another link writes the same content. This writer uses a separate file instead of waiting, because the other link may be
+            // frozen.
             part = path.with_extension(format!("{}.{PART}", phalanx_net::identity::random_number()));
         }
         let (hasher, user) = (Box::default(), user.to_owned());
@@ -81,7 +82,7 @@ impl<'a> Incoming<'a> {
     /// Writes the next piece. The last one ends the content.
     ///
     /// # Errors
-    /// There are more bytes than were announced, they are not those of the digest, or the disk refuses.
+    /// The bytes are more than announced, do not match the digest, or the disk refuses them.
     pub fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
         let file = self.file.as_mut().ok_or_else(|| wrong("the content is whole already"))?;
@@ -89,7 +90,7 @@ impl<'a> Incoming<'a> {
             return Err(wrong("the content has not so many bytes"));
         }
         if self.at / CHECKED != (self.at + piece.len() as u64) / CHECKED {
-            self.store.check_room(&self.user, piece.len() as u64)?; // others may have taken the room meanwhile
+            self.store.check_room(&self.user, piece.len() as u64)?; // other writers may have used the room meanwhile
         }
         file.write_all(piece)?;
         self.store.add(&self.user, piece.len() as u64);
@@ -122,7 +123,7 @@ impl<'a> Incoming<'a> {
         }
         file.sync_all()?;
         if self.path.exists() && !self.is_claimed {
-            return Ok(()); // the same bytes, by another link
+            return Ok(()); // another link has written the same bytes
         }
         fs::rename(&self.part, &self.path)?;
         File::open(self.path.parent().expect("has a folder"))?.sync_all()
@@ -153,7 +154,7 @@ impl Drop for Incoming<'_> {
         match self.is_claimed {
             true => drop(lock(&self.store.claimed).remove(&self.path.with_extension(PART))),
             false => {
-                // It is not counted twice, whether another link has brought the same or not.
+                // Removes the separate file, so that its bytes do not count twice.
                 if fs::remove_file(&self.part).is_ok() {
                     self.store.remove_bytes(&self.user, self.at);
                 }

@@ -1,5 +1,5 @@
-//! Contents: the bytes of files, kept by their digests in a folder. A hub keeps inputs, programs, logs and outputs of jobs so, and an
-//! executor what its jobs have fetched.
+//! Contents: the bytes of files in a content-addressed store. A hub keeps inputs, programs, logs and outputs of jobs in it. An executor
+//! uses it as a cache of fetched inputs.
 //!
 //! ```text
 //! FOLDER/OWNER/DIGEST         a whole content     OWNER: the digest of a user's name, so that no user learns what another one keeps
@@ -23,25 +23,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-/// Room that contents leave on their disk, in bytes. On a hub's disk its own decisions need it.
+/// Bytes that contents leave free on their disk, because a hub stores its own decisions there too.
 pub const RESERVE: u64 = 512 << 20;
-/// The ending of the name of a content that is not whole.
+/// The extension of a partial file.
 const PART: &str = "part";
 
 /// A folder with contents.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    /// Most bytes of all contents, and of those of one user.
+    /// Most bytes of all contents, and of one user's contents.
     most: (u64, u64),
-    /// Bytes by the folder of each user.
+    /// Used bytes by user folder.
     used: Mutex<HashMap<String, u64>>,
-    /// The contents that are being written to their `.part`.
+    /// The partial files that a writer has claimed.
     claimed: Mutex<HashSet<PathBuf>>,
 }
 
 impl Store {
-    /// Opens the folder. It is made when the first content comes.
+    /// Opens the store. Its folder is created with the first content.
     pub fn open(folder: PathBuf, most: (u64, u64)) -> Store {
         let used = walk(&folder).into_iter().fold(HashMap::new(), |mut used, found| {
             *used.entry(found.owner).or_default() += found.bytes;
@@ -50,12 +50,12 @@ impl Store {
         Store { folder, most, used: Mutex::new(used), claimed: Mutex::default() }
     }
 
-    /// How many bytes the content has, if it is here whole.
+    /// The length of the content, if the store has all of it.
     pub fn bytes(&self, user: &str, digest: &Digest) -> Option<u64> {
         fs::metadata(self.path(user, digest)).ok().filter(fs::Metadata::is_file).map(|it| it.len())
     }
 
-    /// Whether the content is here whole. Notes that it is used, so that it stays for a while.
+    /// Whether the store has the whole content. Updates its time of use, so that the content stays for a while.
     pub fn uses(&self, user: &str, digest: &Digest) -> bool {
         let now = || File::options().append(true).open(self.path(user, digest))?.set_modified(SystemTime::now());
         now().is_ok()
@@ -64,15 +64,15 @@ impl Store {
     /// Opens a content.
     ///
     /// # Errors
-    /// It is not here.
+    /// The store does not have the content.
     pub fn read(&self, user: &str, digest: &Digest) -> io::Result<File> {
         File::open(self.path(user, digest))
     }
 
-    /// Begins to take in a content of so many bytes, or goes on where an earlier link has ended.
+    /// Begins to receive a content of `bytes` bytes, or resumes its partial file.
     ///
     /// # Errors
-    /// There is no room. The text is for users.
+    /// The store has no room. The text is for users.
     pub fn begin(&self, user: &str, digest: Digest, bytes: u64) -> io::Result<Incoming<'_>> {
         self.check_room(user, bytes)?;
         let path = self.path(user, &digest);
@@ -80,10 +80,10 @@ impl Store {
         Incoming::begin(self, user, path, (digest, bytes))
     }
 
-    /// Whether there is room for so many bytes of a user more.
+    /// Checks that the store has room for `bytes` more bytes of a user.
     ///
     /// # Errors
-    /// There is none. The text is for users.
+    /// The store has no room for them. The text is for users.
     pub fn check_room(&self, user: &str, bytes: u64) -> io::Result<()> {
         let full = |why: String| io::Error::new(io::ErrorKind::StorageFull, why);
         let gigabytes = |bytes: u64| bytes as f64 / 1e9;
@@ -114,7 +114,7 @@ impl Store {
         }
     }
 
-    /// Removes what is not kept and was not used for so long.
+    /// Removes contents that are not kept and were not used for `grace`. Returns the removed bytes.
     pub fn collect(&self, is_kept: impl Fn(&str, &str) -> bool, grace: Duration) -> u64 {
         let mut removed = 0;
         for found in walk(&self.folder) {
@@ -126,7 +126,7 @@ impl Store {
         removed
     }
 
-    /// Removes the contents that were not used for longest, until all have at most so many bytes.
+    /// Removes the least recently used contents, until all together have at most `most` bytes.
     pub fn shrink(&self, most: u64) {
         let mut all = walk(&self.folder);
         all.sort_by_key(|it| it.used);
@@ -164,7 +164,7 @@ impl Store {
     }
 }
 
-/// The name of a user's folder. The names of users have characters that names of files have not.
+/// The name of a user's folder. It is a digest, because users' names may have characters that are invalid in file names.
 pub fn owner(user: &str) -> String {
     blake3::hash(user.as_bytes()).to_hex()[..32].to_owned()
 }
@@ -178,7 +178,7 @@ pub fn name_of(digest: &Digest) -> String {
 struct Found {
     path: PathBuf,
     owner: String,
-    /// The first part of its name.
+    /// The digest, which is the first part of its name.
     digest: String,
     bytes: u64,
     used: SystemTime,
@@ -200,7 +200,7 @@ fn walk(folder: &Path) -> Vec<Found> {
     found
 }
 
-/// Makes a folder with all above it, for this user only.
+/// Creates a folder and its parents, with access for this account only.
 #[cfg(unix)]
 fn make_folder(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;

@@ -11,19 +11,19 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::time::{Duration, Instant};
 
-/// Interval at which the link looks whether it goes on.
+/// Interval at which the hub checks whether the link should close.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A link over which nothing is asked for this long ends.
+/// Idle timeout: the hub closes a link without requests for this long.
 const IDLE: Duration = Duration::from_secs(120);
-/// Most bytes of answers that wait for a peer. One that asks on without reading is cut off.
+/// Most bytes of answers that wait for a peer. The hub closes the link of a peer that sends requests without reading answers.
 const MOST_WAITING: usize = 16 << 20;
 
-/// What the peer may do with contents of a user.
+/// The rights of the peer to contents of a user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// Read those whose digest it knows.
+    /// The peer may read contents whose digest it knows.
     pub reads: bool,
-    /// Bring some, and ask which are lacking.
+    /// The peer may send contents, and ask which ones the hub lacks.
     pub writes: bool,
 }
 
@@ -62,7 +62,7 @@ pub fn serve(
 struct Serving<'a> {
     store: &'a Store,
     incoming: Option<Incoming<'a>>,
-    /// The content that was read last.
+    /// The content of the latest read, with its open file.
     opened: Option<(String, Digest, File)>,
     heard: Instant,
 }
@@ -85,7 +85,7 @@ impl Serving<'_> {
             }
             ToContent::Put { user, digest, bytes } => {
                 check(allowed(&user).writes && bytes <= MOST_BYTES)?;
-                self.incoming = None; // before the next one, which may be the same
+                self.incoming = None; // dropped before the next one begins, which may be the same content
                 self.incoming = Some(self.store.begin(&user, digest, bytes)?);
                 self.taken()
             }

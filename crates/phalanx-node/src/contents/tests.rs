@@ -79,7 +79,7 @@ fn a_user_has_a_bound_and_what_no_job_refers_to_goes() {
     assert_eq!(store.collect(|_, digest| digest == kept, Duration::ZERO), 8);
     put("ada", b"1234567890").expect("has room again");
     store.shrink(12);
-    // Both may be of the same moment, so that either may go.
+    // Both contents may have the same time of use, so that either may be removed.
     let left: u64 = walk(folder.path()).iter().map(|it| it.bytes).sum();
     assert!(left == 10 || left == 3, "{left}");
 }

@@ -1,8 +1,8 @@
-//! Room for one more program: if programs have used up nearly all processes that their account may have, the largest program is ended
-//! before another one starts.
+//! Room for one more program: if programs have used almost all processes of their account, the largest program is ended before another one
+//! starts.
 //!
-//! A task that starts processes until the system refuses more would keep the tasks of all other users from starting. The kernel counts
-//! the processes and threads of an account, and not those of a program.
+//! A task that forks until the system refuses more (a fork bomb) would keep the tasks of all other users from starting. The kernel limits
+//! the processes and threads of an account, but not those of one program.
 
 use super::is_readable;
 use crate::ending;
@@ -17,26 +17,26 @@ use std::time::{Duration, Instant};
 
 /// Processes and threads that a program needs to start.
 const NEEDED: u64 = 16;
-/// A program that has no more of them than this is never ended for others.
+/// A program with fewer processes and threads is never ended to make room for others.
 const LEAST: u64 = 64;
-/// How long the end of a program is waited for.
+/// Timeout for the end of a program.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Programs that are ended at most before one starts.
+/// Most programs that are ended before one starts.
 const MOST: usize = 16;
 
-/// The programs that live.
+/// The running programs.
 static PROGRAMS: Mutex<Vec<Program>> = Mutex::new(Vec::new());
 
-/// A program, as others see it that need room.
+/// A running program that may have to make room for another one.
 struct Program {
     keeper: Pid,
-    /// The keeper's socket, by which it is told to end. Gone: the program is.
+    /// The keeper's socket. Shutting it down ends the program. It is dropped when the program has ended.
     socket: Weak<OwnedFd>,
     account: u32,
     reason: Reason,
 }
 
-/// Notes a program that has just been started. If it is ended for others, the reason is given.
+/// Registers a program that has just started. `reason` receives the text if the program is ended for others.
 pub fn note(keeper: Pid, socket: &Arc<OwnedFd>, account: u32, reason: Reason) {
     let socket = Arc::downgrade(socket);
     let mut programs = lock(&PROGRAMS);
@@ -44,19 +44,20 @@ pub fn note(keeper: Pid, socket: &Arc<OwnedFd>, account: u32, reason: Reason) {
     programs.push(Program { keeper, socket, account, reason });
 }
 
-/// Ends the largest programs of this account as long as they leave it no room among the `most` processes and threads that it may have.
-/// None is ended where most processes of the account are the owner's own, nor one that has less than half of its even share.
+/// Ends the largest programs of this account until it has room among its `most` processes and threads. It ends no program if all programs
+/// together have less than half of `most`, because the other processes are the owner's. It ends no program that has less than half of an
+/// even share.
 pub fn make_room(account: u32, most: u64) {
     let most = most.saturating_sub(NEEDED);
     for _ in 0..MOST {
-        // How many there are on the machine is cheap to know. Only then are those of the account counted.
+        // The count of the whole machine is cheap, so it comes before the count of the account.
         if of_machine().is_none_or(|all| all < most) || of_account(account) < most || !end_largest(account, most) {
             return;
         }
     }
 }
 
-/// Ends the largest program of the account. False: there is none that is too large.
+/// Ends the largest program of the account. False: no program is too large, or the program has not ended within the timeout.
 fn end_largest(account: u32, most: u64) -> bool {
     let mut programs = Vec::new();
     for program in lock(&PROGRAMS).iter().filter(|it| it.account == account) {
@@ -71,7 +72,7 @@ fn end_largest(account: u32, most: u64) -> bool {
     reason.give(format!(
         "ended, because its program had {size} processes and threads, and left none to others of this machine"
     ));
-    let _ = shutdown(&*socket, Shutdown::Write); // as its owner ends it
+    let _ = shutdown(&*socket, Shutdown::Write); // the same as when its owner drops the keeper
     drop(socket);
     is_readable(&ended, Instant::now() + PATIENCE)
 }

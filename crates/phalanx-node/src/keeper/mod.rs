@@ -1,9 +1,9 @@
-//! The keeper of a program: a process that starts the program's processes in their cage, and ends all that they leave.
+//! The keeper of a program: a process that starts the program's processes in their cage, and ends all their descendants.
 //!
-//! The keeper is a fork of this process, and the parent of the program's processes. It adopts descendants whose own parents
-//! have ended (`PR_SET_CHILD_SUBREAPER`). So a process that forks twice and begins a session of its own is still the keeper's.
-//! When the program has ended, when its [`Keeper`] is dropped, or when this process ends, even by `kill -9`, the keeper kills
-//! all of them, waits until none is left, and ends.
+//! The keeper is a fork of this process, and the parent of the program's processes. It adopts orphaned descendants
+//! (`PR_SET_CHILD_SUBREAPER`). So it also keeps a daemon, which forks twice and begins its own session. The keeper kills all descendants
+//! when the program has ended, when its [`Keeper`] is dropped, or when this process ends, even by `kill -9`. It waits until none is left,
+//! and ends.
 
 mod crowd;
 pub mod niceness;
@@ -29,17 +29,17 @@ use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of a message to the keeper: a process, and a signal for its group. Without a signal: the process is one of the
-/// program's. Without both: all were named.
+/// Bytes of a message to the keeper: a process, and a signal for its process group. Signal 0 names a process of the program. Process 0 with
+/// signal 0 ends the list of processes.
 const ORDER: usize = 8;
-/// Bytes of a message of the keeper: a process of the program, its wait status, its peak resident size in kilobytes, and the processor
-/// time of it and of all that it has waited for, in microseconds.
+/// Bytes of a message of the keeper: a process of the program, its wait status, its peak resident size in kilobytes, and its processor time
+/// in microseconds. The time includes that of children for which the process has waited.
 const NEWS: usize = 24;
 
-/// How long a keeper has to end a program. One that takes longer waits for a file system that does not answer, in which it changes a
-/// mode, or a process of the program does.
+/// Timeout for a keeper that ends a program. A keeper takes longer only if a file system does not answer the keeper's change of a mode, or
+/// a process of the program.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Pause before further processes are looked for.
+/// Pause before the next search for processes.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// The keeper of a program. Dropping it ends the program.
@@ -48,13 +48,14 @@ pub struct Keeper {
     socket: Arc<OwnedFd>,
     process: Pid,
     is_over: bool,
-    /// Why the program was ended for others, or for a limit.
+    /// The reason, if the program was ended to make room for others, or for a limit.
     reason: Reason,
-    /// Dropped after the program has ended, which removes it. `None`: the kernel bounds nothing here.
+    /// The control group. It is removed when it is dropped, after the end of the program. `None`: the system has no control groups for this
+    /// account.
     group: Option<(Arc<Limiter>, Group)>,
 }
 
-/// How a process of the program ended.
+/// The end of a process of the program.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
     /// The process.
@@ -63,23 +64,23 @@ pub struct Ended {
     pub status: ExitStatus,
     /// Its peak resident size in bytes.
     pub resident: u64,
-    /// The processor time of it and of all that it has waited for.
+    /// The processor time of the process, and of children for which it has waited.
     pub cpu: Duration,
 }
 
-/// A process of the program that has begun: its number, and a descriptor that is readable once it has ended.
+/// A started process of the program: its number, and a descriptor (pidfd) that is readable once the process has ended.
 pub type Begun = (u32, OwnedFd);
 
 impl Keeper {
-    /// Starts the commands in the cage. Returns what came of each. Where the account has hardly a process left, its largest program is ended
-    /// first.
+    /// Starts the commands in the cage. Returns the outcome of each. If the account has almost reached its limit of processes, its largest
+    /// program is ended first.
     ///
     /// # Errors
     ///
     /// The cage cannot be entered, or no process can be started.
     pub fn start(bars: &Bars, commands: &mut [Command]) -> io::Result<(Keeper, Vec<io::Result<Begun>>)> {
         let account = bars.account().unwrap_or_else(|| geteuid().as_raw());
-        // The kernel does not bound the processes of root.
+        // The kernel does not limit the processes of root.
         if let Some(most) = bars.processes().filter(|_| account != 0) {
             crowd::make_room(account, most);
         }
@@ -89,7 +90,7 @@ impl Keeper {
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let (reports, report) = nursery::pipe()?;
         let programs = Vec::with_capacity(commands.len()); // allocated before the fork, because the keeper must not allocate
-        // SAFETY: the child never returns. It allocates, as the C library allows after a fork, only to start the commands.
+        // SAFETY: the child never returns. It allocates only to start the commands, which the C library allows after a fork.
         let process = match unsafe { libc::fork() } {
             // SAFETY: this is the child.
             0 => unsafe { watch::keep(theirs.as_raw_fd(), programs, bars, &entries, commands, report.as_raw_fd()) },
@@ -105,7 +106,7 @@ impl Keeper {
         let group = limiter.cloned().zip(group);
         let keeper = Keeper { socket, process, is_over: false, reason, group };
         let started = nursery::read(reports, commands.len())?;
-        // The keeper reaps nothing before it is told to go on, so that each number still is that of the process.
+        // The keeper reaps no process before the order to go on, so that no number is reused before its pidfd is open.
         let begun = |started: io::Result<u32>| {
             let process = started?;
             let ended = pidfd_open(to_pid(process).ok_or(io::ErrorKind::InvalidInput)?, PidfdFlags::empty())?;
@@ -117,7 +118,7 @@ impl Keeper {
         Ok((keeper, begun))
     }
 
-    /// For people: why the program was ended for others, or for a limit. `None`: it was not.
+    /// The reason, for people, if the program was ended to make room for others, or for a limit. `None`: it was not.
     pub fn reason(&self) -> Option<String> {
         self.reason.words().or_else(|| self.group.as_ref().and_then(|(limiter, group)| limiter.why(group)))
     }
@@ -127,12 +128,12 @@ impl Keeper {
         self.order(process, signal);
     }
 
-    /// Whether a process has ended, or the keeper.
+    /// Whether a process or the keeper has ended.
     pub fn has_news(&self) -> bool {
         is_readable(&self.socket, Instant::now())
     }
 
-    /// The next process that has ended; `None`: no other one has ended yet.
+    /// The next process that has ended. `None`: no other process has ended yet.
     ///
     /// # Errors
     ///
@@ -144,13 +145,12 @@ impl Keeper {
         }
     }
 
-    /// Ends the program, and returns when nothing of it is left, or nothing that can be ended. Returns the processes whose end was not
-    /// reported before.
+    /// Ends the program. Waits until no process is left that can be ended. Returns the processes whose end was not reported before.
     pub fn end(&mut self) -> Vec<Ended> {
         self.end_within(PATIENCE)
     }
 
-    /// Begins to end the program, and waits for nothing. [`Keeper::end`] must follow.
+    /// Begins to end the program, without waiting. [`Keeper::end`] must follow.
     pub fn begin_end(&self) {
         let _ = shutdown(&self.socket, Shutdown::Write);
     }
@@ -185,8 +185,8 @@ impl Keeper {
         }
     }
 
-    /// Kills what the keeper keeps, and then the keeper, which is stopped meanwhile: it reaps nothing, so that the numbers of its children
-    /// are theirs.
+    /// Kills the keeper's descendants, and then the keeper. The keeper is stopped (SIGSTOP) meanwhile. So it reaps no child, and no number
+    /// is reused.
     fn kill(&self, until: Instant) {
         let _ = kill_process(self.process, Signal::STOP);
         // Children of a killed process become children of the keeper, so the loop kills them next.
@@ -251,7 +251,7 @@ impl Drop for Keeper {
     }
 }
 
-/// Whether something can be read before this time, or the other side has ended.
+/// Waits until this time for bytes to read, or for the end of the other side. Returns whether either has come.
 fn is_readable(descriptor: impl AsFd, until: Instant) -> bool {
     loop {
         let patience = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();

@@ -1,24 +1,24 @@
-//! The priority of users' processes, below that of the machine's owner.
+//! Niceness: users' processes get a lower priority than processes of the machine's owner.
 //!
-//! Niceness needs neither root nor control groups. Where the kernel divides the processor among sessions first (autogroups, as on most
-//! desktops), the niceness of a process counts within its session only. A keeper begins a session, so it makes that session nice too.
+//! Niceness needs neither root nor control groups. Most desktops have autogroups: the kernel first divides the processor among sessions,
+//! and the niceness of a process counts only within its session. A keeper begins a session, so it sets the niceness of that session too.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// The most niceness that there is.
+/// The highest niceness.
 pub const MOST: i32 = 19;
-/// Where a process sets the niceness of its session. The file is missing where the kernel has no autogroups.
+/// The file in which a process sets the niceness of its session. It is missing if the kernel has no autogroups.
 const AUTOGROUP: &std::ffi::CStr = c"/proc/self/autogroup";
 
-/// By how much users' processes are nicer than this one. A process has one executor.
+/// The niceness of users' processes, added to that of this process. It is global, because a process has one executor.
 static NICENESS: AtomicI32 = AtomicI32::new(0);
 
-/// From now on, keepers make what they keep nicer by so much.
+/// Sets the niceness that keepers add from now on.
 pub fn set(niceness: i32) {
     NICENESS.store(niceness.clamp(0, MOST), Ordering::Relaxed);
 }
 
-/// Makes this process and its session nicer, and all that it starts. It makes system calls only, because it runs after a fork.
+/// Raises the niceness of this process and its session. Children inherit it. It makes system calls only, because it runs after a fork.
 pub fn apply() {
     let niceness = NICENESS.load(Ordering::Relaxed);
     if niceness == 0 {

@@ -1,9 +1,9 @@
 //! The nursery: starts the processes of one program together in one cage.
 //!
-//! Ranks of one machine read each other's memory, which Landlock allows only within one cage. A process can enter a cage and
-//! start others in it, but it can neither join the cage of another process nor leave its own. So the keeper forks a process
-//! that enters the cage, starts the program's other processes, and becomes the last of them. They are its siblings, not its
-//! children: the keeper is the parent of all.
+//! Ranks of one machine read each other's memory, which Landlock allows only within one cage. A process can enter a cage and start others
+//! in it. It can neither join the cage of another process nor leave its own. So the keeper forks a process that enters the cage, starts the
+//! program's other processes, and becomes the last of them. These are its siblings (`CLONE_PARENT`), because the keeper must be the parent
+//! of all.
 
 use crate::cage::Bars;
 use crate::cgroups::Group;
@@ -17,11 +17,11 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// Attempts to start a program whose file is still busy ("text file busy").
+/// Retries to start a program whose file is still busy ("text file busy"), and the pause between two.
 pub const BUSY_TRIES: u32 = 50;
 pub const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// A report: the number of a command, and the process that was started for it, or the negative of an error's number.
+/// Bytes of a report: the number of a command, and its process or a negative errno.
 const REPORT: usize = 8;
 /// The number in the report of the nursery itself.
 const ITSELF: i32 = -1;
@@ -33,12 +33,12 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe_with(PipeFlags::CLOEXEC)?)
 }
 
-/// Reads the reports until all processes have begun or failed, because each of them closes its end then. Returns the number of
-/// each process.
+/// Reads the reports until all processes have begun or failed. The pipe ends then, because each process closes its writing end. Returns the
+/// number of each process.
 ///
 /// # Errors
 ///
-/// The cage cannot be entered. Beside that, each command has its own error.
+/// The nursery cannot enter the cage. Besides, each command has its own error.
 pub fn read(reports: OwnedFd, count: usize) -> io::Result<Vec<io::Result<u32>>> {
     let mut bytes = Vec::new();
     File::from(reports).read_to_end(&mut bytes)?;
@@ -51,7 +51,7 @@ pub fn read(reports: OwnedFd, count: usize) -> io::Result<Vec<io::Result<u32>>> 
             error => Err(io::Error::from_raw_os_error(-error)),
         };
         match usize::try_from(word(0)).ok().filter(|number| *number < count) {
-            // an error counts more than the process that reports it
+            // an error takes precedence over the process that reports it
             Some(number)
                 if outcome.is_err() || outcomes[number].as_ref().is_err_and(|it| it.raw_os_error().is_none()) =>
             {
@@ -64,7 +64,7 @@ pub fn read(reports: OwnedFd, count: usize) -> io::Result<Vec<io::Result<u32>>> 
     Ok(outcomes)
 }
 
-/// Enters the groups and the cage, sends the gate to the keeper, and starts the commands. Reports what it does.
+/// Enters the groups and the cage, sends the gate to the keeper, starts the commands, and reports each of them.
 ///
 /// # Safety
 ///
@@ -77,7 +77,7 @@ pub unsafe fn nurse(
     gate: OwnedFd,
     keeper: i32,
 ) -> ! {
-    // First the groups, which only the executor's account enters.
+    // The groups come first, because only the executor's account can enter them.
     if let Err(error) = Group::enter(groups).and_then(|()| bars.enter()).and_then(|()| bars.enter_gate(gate.as_fd())) {
         refuse(report, error);
         exit(NOT_RUN);
@@ -88,7 +88,7 @@ pub unsafe fn nurse(
         let flags = libc::CLONE_PARENT | libc::SIGCHLD;
         let process = match number == last {
             true => 0, // this process itself
-            // SAFETY: without a stack of its own the new process goes on as after a fork. This process has one thread.
+            // SAFETY: without a new stack, the call behaves like a fork. This process has one thread.
             false => unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) },
         };
         match process {
@@ -104,7 +104,7 @@ pub unsafe fn nurse(
     exit(0)
 }
 
-/// Becomes the program, which ends when the keeper ends. Returns why that failed.
+/// Becomes the program, which ends with the keeper. Returns the error if that fails.
 fn run(command: &mut Command, keeper: i32) -> io::Error {
     let tied = set_parent_process_death_signal(Some(Signal::KILL));
     if tied.is_err() || getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != keeper) {
@@ -120,7 +120,7 @@ fn run(command: &mut Command, keeper: i32) -> io::Error {
     command.exec()
 }
 
-/// The word of a report about an error.
+/// The negative errno for a report.
 fn failed(error: io::Error) -> i32 {
     -error.raw_os_error().unwrap_or(libc::EIO)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
-/// Starts a process in a session of its own whose parent ends at once, and waits until it has written its number.
+/// Starts a daemon in a new session, whose parent ends at once, and waits until it has written its number.
 const ESCAPE: &str = "setsid sh -c 'sh -c \"echo \\$\\$ > escaped; sleep 1000 & sleep 1000\" &' & \
     while ! [ -s escaped ]; do :; done; ";
 
@@ -145,8 +145,8 @@ fn a_program_that_cannot_be_started_is_an_error_of_its_own() {
     assert_eq!((ended.process, ended.status.code()), (process, Some(0)));
 }
 
-/// Runs a script until it ends, in a cage whose folder has `own`, with the path of a file outside as its argument. Returns what it
-/// says in the file `said`.
+/// Runs a script until it ends, in a cage whose folder has the file `own`. Its argument is the path of a file outside. Returns the contents
+/// of the file `said`.
 fn said_of(outside: &Path, script: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the keeper's process does. From the start of the program on it makes system calls only.
+//! The main loop of the keeper's process. From the start of the program on, it makes system calls only.
 
 use super::{NEWS, ORDER};
 use super::{niceness, nursery};
@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::process::Command;
 
-/// How long the keeper waits for killed processes to end before it looks for further ones.
+/// Milliseconds that the keeper waits for killed processes before it looks for further ones.
 const AGAIN: libc::c_int = 10;
 /// The file that lists the processes whose parent the keeper is.
 const CHILDREN: &std::ffi::CStr = crate::cage::CHILDREN;
@@ -17,19 +17,19 @@ const NAME: &std::ffi::CStr = c"phalanx-keeper";
 /// The state of the keeper's process.
 struct Watch<'a> {
     socket: RawFd,
-    /// Where the program's processes ask. `None`: they do not.
+    /// The gate, at which the program's processes request system calls. `None`: the program has no gate.
     gate: Option<Gate<'a>>,
     /// Readable when a child has ended.
     ends: RawFd,
-    /// The processes of the program that live.
+    /// The running processes of the program.
     programs: Vec<i32>,
-    /// Whether the keeper can signal all processes of the program at once, and no other process.
+    /// Whether the keeper can signal all processes of the program at once, and no others.
     is_apart: bool,
-    /// How the last process of the program ended. Reported when nothing is left of the program.
+    /// The report on the last process of the program. The keeper sends it when no descendant is left.
     last: Option<[u8; NEWS]>,
 }
 
-/// Starts the commands in their cage, and keeps them until the program has ended or the socket was closed.
+/// Starts the commands in their cage, and keeps them until the program has ended or the socket is closed.
 ///
 /// # Safety
 ///
@@ -51,7 +51,7 @@ pub unsafe fn keep(
         libc::getpid()
     };
     niceness::apply();
-    // First, because whoever stands around the cage may mount nothing.
+    // The mounts come first, because `stand_around` applies Landlock, which forbids mounts.
     let looked = bars.enter_private().and_then(|()| bars.look());
     let is_apart = bars.stand_around();
     let begun = looked.and_then(|()| begin(bars, groups, commands, report, keeper));
@@ -106,7 +106,7 @@ fn begin<'a>(
 }
 
 impl Watch<'_> {
-    /// Receives the processes of the program. False: the socket was closed.
+    /// Receives the numbers of the program's processes. False: the socket was closed.
     fn is_told(&mut self) -> bool {
         loop {
             match self.order() {
@@ -118,7 +118,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Carries out orders, and reaps what has ended, until no process of the program is left or the socket is closed.
+    /// Carries out orders and reaps ended processes, until no process of the program is left or the socket is closed.
     fn wait(&mut self) {
         loop {
             self.reap();
@@ -134,8 +134,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits for the end of a child, and for an order unless `socket` is negative. Answers what the program's processes ask
-    /// meanwhile. Returns whether there is an order, or the socket was closed.
+    /// Waits for the end of a child, and for an order unless `socket` is negative. Meanwhile answers requests at the gate. Returns whether
+    /// an order has come, or the socket was closed.
     fn poll(&mut self, socket: RawFd, patience: libc::c_int) -> bool {
         let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let gate = self.gate.as_ref().map_or(-1, Gate::as_raw_fd); // the kernel passes over negative numbers
@@ -148,9 +148,9 @@ impl Watch<'_> {
         // SAFETY: the array and the buffer live as long as the calls.
         unsafe {
             if libc::poll(fds.as_mut_ptr(), count as libc::nfds_t, patience) < 0 {
-                return false; // interrupted, so that nothing is known
+                return false; // interrupted, so that the events are unknown
             }
-            // Orders go first: processes that ask without a pause do not delay their end.
+            // Orders take precedence, so that processes with a flood of requests cannot delay their end.
             if fds[0].revents != 0 {
                 return true;
             }
@@ -187,8 +187,8 @@ impl Watch<'_> {
 
     fn signal(&self, process: i32, signal: i32) {
         if self.programs.contains(&process) {
-            // A process can move itself into the keeper's group, where its own group's number leads to nothing.
-            // SAFETY: the process was not reaped, so that its number is its own.
+            // A process can move itself into the keeper's process group, so that its own group does not exist. SAFETY: the process was not
+            // reaped, so that its number is not reused.
             unsafe {
                 if libc::kill(-process, signal) != 0 || signal == libc::SIGKILL {
                     libc::kill(process, signal);
@@ -210,7 +210,7 @@ impl Watch<'_> {
             }
             let index = self.programs.iter().position(|program| *program == process);
             if index.is_some() {
-                self.signal(process, libc::SIGKILL); // what is left of its group, while the number is reserved
+                self.signal(process, libc::SIGKILL); // the rest of its process group, before the number can be reused
             }
             let mut status = 0;
             // SAFETY: both live as long as the call; the process has ended and was not waited for.
@@ -241,7 +241,7 @@ impl Watch<'_> {
         while send() < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {}
     }
 
-    /// Kills all descendants, and returns when none is left. What a killed process has started becomes a child of the keeper.
+    /// Kills all descendants until none is left. Orphans of a killed process become children of the keeper.
     fn sweep(&mut self) {
         loop {
             let finds_all = self.kill_all();
@@ -252,11 +252,11 @@ impl Watch<'_> {
         }
     }
 
-    /// Returns whether descendants that have left their process group are found.
+    /// Kills the program's processes. Returns whether this reaches descendants that have left their process group.
     fn kill_all(&self) -> bool {
         if self.is_apart {
-            // SAFETY: the keeper may signal only processes of its domain, all of which are its descendants. While it does, none
-            // of them can fork: the kernel holds the lock of the list of processes.
+            // SAFETY: the keeper may signal only processes of its Landlock domain, which all are its descendants. None of them can fork
+            // meanwhile, because the kernel holds the lock of the process list.
             unsafe { libc::kill(-1, libc::SIGKILL) };
             return true;
         }
@@ -277,12 +277,11 @@ fn ends_of_children() -> RawFd {
     }
 }
 
-/// Kills the children. Their own children are the next ones. Returns whether the kernel lists them.
+/// Kills the children. Grandchildren become children for the next round. Returns whether the kernel lists children.
 fn kill_children() -> bool {
     let mut buffer = [0u8; 4096];
     let mut number = 0i32;
-    // SAFETY: the path ends with a zero; the buffer lives as long as the calls. A child was not reaped, so that its number is
-    // its own.
+    // SAFETY: the path ends with a zero; the buffer lives as long as the calls. A child was not reaped, so that its number is not reused.
     unsafe {
         let file = libc::open(CHILDREN.as_ptr(), libc::O_RDONLY);
         if file < 0 {
@@ -309,7 +308,7 @@ fn kill_children() -> bool {
     true
 }
 
-/// Closes all descriptors but a few, because other processes may wait for their end.
+/// Closes all descriptors but a few, because other processes may wait until these are closed.
 ///
 /// # Safety
 ///

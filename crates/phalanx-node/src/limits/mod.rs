@@ -1,8 +1,7 @@
-//! What all programs of an executor, and each of them, may use of the machine: memory, processors, processes, disk.
+//! Limits for the memory, processors, processes and disk of all programs of an executor together, and of each program.
 //!
-//! Where the system grants control groups, the kernel enforces memory, processors and processes ([`crate::cgroups`]). Elsewhere, and for
-//! the disk, the watch looks at the programs several times a second, and ends the one that has most. The report says
-//! which of the two it is.
+//! With control groups, the kernel enforces memory, processors and processes ([`crate::cgroups`]). Without them, and for the disk, the
+//! watch polls the programs several times a second, and ends the largest one. The report names the mechanism of each limit.
 
 #[cfg(target_os = "linux")]
 mod limiter;

@@ -1,4 +1,4 @@
-//! A program, as the watch sees it, and why it was ended.
+//! A program that the watch observes, and the reason for its end.
 
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::Pid;
@@ -8,16 +8,16 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the end of a program is waited for, before its files are removed, and the pause between two looks.
+/// Timeout for the end of a program, before its files are removed, and the polling interval.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Why a program was ended, in words for its user. Empty: it was not, or not for a limit.
+/// The reason for which a program was ended, in words for its user. Empty: it was not ended, or not for a limit.
 #[derive(Debug, Clone, Default)]
 pub struct Reason(Arc<OnceLock<String>>);
 
 impl Reason {
-    /// Says why. Only the first reason counts.
+    /// Sets the reason. Only the first one counts.
     pub fn give(&self, words: String) {
         let _ = self.0.set(words);
     }
@@ -28,25 +28,25 @@ impl Reason {
     }
 }
 
-/// A program, as the watch sees it.
+/// A program that the watch observes.
 #[derive(Debug, Clone)]
 pub struct Program {
     pub keeper: Pid,
-    /// The keeper's socket, by which it is told to end. Gone: the program is.
+    /// The keeper's socket. Shutting it down ends the program. It is dropped when the program has ended.
     pub socket: Weak<OwnedFd>,
-    /// The folders that only this program, and others of its manager, write to.
+    /// Folders to which only this program, and other programs of its manager, write.
     pub folders: Vec<PathBuf>,
     pub places: u64,
     pub reason: Reason,
 }
 
 impl Program {
-    /// Whether the program was not told to end.
+    /// Whether the program has received no order to end.
     pub fn lives(&self) -> bool {
         self.reason.words().is_none()
     }
 
-    /// Waits for the end of the program, for a while.
+    /// Waits for the end of the program, with a timeout.
     pub fn wait(&self) {
         let until = Instant::now() + PATIENCE;
         while self.socket.strong_count() > 0 && Instant::now() < until {
@@ -54,7 +54,7 @@ impl Program {
         }
     }
 
-    /// Ends the program, as its owner does.
+    /// Ends the program, in the same way as its owner.
     pub fn end(&self, why: String) {
         if let Some(socket) = self.socket.upgrade().filter(|_| self.lives()) {
             self.reason.give(why);

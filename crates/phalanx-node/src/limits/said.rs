@@ -1,6 +1,6 @@
-//! What the owner of a machine lets users' processes use of it.
+//! The owner's limits for users' processes.
 
-/// What the owner of the machine says. `None`: no limit.
+/// The limits that the owner of a machine sets. `None`: no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of memory of all programs together.
@@ -11,8 +11,8 @@ pub struct Limits {
     pub cpu: Option<u64>,
     /// Processes and threads of all programs together.
     pub processes: Option<u64>,
-    /// Bytes of files of all programs together: in their folders, and in memory.
+    /// Bytes of files of all programs together, in their folders and in memory.
     pub disk: Option<u64>,
-    /// How many places there are.
+    /// The number of places.
     pub places: u64,
 }

@@ -8,7 +8,7 @@ fn shown(at: &str, folder: &str) -> Shown {
     Shown { at: at.into(), folder: folder.into() }
 }
 
-/// What a shell with this script says, and the status with which it ends, if it sees these folders.
+/// The output and exit status of a script in a shell that sees these folders.
 fn shell(folder: &Path, all: &[Shown], script: &str) -> (String, Option<i32>) {
     let cage = Cage::new(Settings::default()).expect("a cage");
     let view = View::new(folder, all, None).expect("a view");

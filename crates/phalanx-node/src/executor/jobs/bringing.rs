@@ -1,4 +1,4 @@
-//! Links to the hub for contents, and patience while no hub is there.
+//! Links to the hub for contents, with retries while there is no hub.
 
 use super::Shared;
 use super::running::{Failure, Running};
@@ -8,13 +8,13 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Pause before the hub is asked again.
+/// Pause between two attempts.
 const AGAIN: Duration = Duration::from_millis(200);
-/// How long the hub may refuse, for example because its disk is full, before the run has failed.
+/// Timeout for refusals of the hub, for example because its disk is full. Afterwards the run has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Shared {
-    /// Does something over a link for contents. Does it again while the hub is away, or for a while when the hub refuses.
+    /// Does work over a link for contents. Retries without limit while the hub is away, and for [`PATIENCE`] when the hub refuses.
     pub(super) fn bring<T>(
         &self,
         running: &Running,

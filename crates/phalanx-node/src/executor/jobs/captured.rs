@@ -1,4 +1,4 @@
-//! What a process writes to a standard stream. It lies outside of the folder of the process, which cannot change it.
+//! The captured output of a standard stream. It lies outside of the folder of the process, so that the process cannot change it.
 
 use phalanx_core::wire::jobs::MOST_HERE;
 use phalanx_net::sync::lock;
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
-/// Most bytes that are kept of one stream of one process. The rest is read and dropped.
+/// Most bytes that are kept of one stream of one process. The rest is read and discarded.
 const MOST: u64 = 256 << 20;
 
 /// The bytes of a stream.
@@ -16,16 +16,16 @@ pub struct Captured(Mutex<Bytes>);
 
 #[derive(Debug, Default)]
 struct Bytes {
-    /// All, as long as they are few.
+    /// All bytes, while they are few.
     here: Vec<u8>,
-    /// All, once they are many: a file without a name.
+    /// All bytes, once they are many, in a file without a name.
     file: Option<File>,
     count: u64,
     dropped: u64,
 }
 
 impl Captured {
-    /// Adds bytes. A disk that is full loses the rest.
+    /// Adds bytes. If the disk is full, the rest is discarded.
     pub fn add(&self, bytes: &[u8]) {
         let mut all = lock(&self.0);
         let room = MOST.saturating_sub(all.count).min(bytes.len() as u64) as usize;
@@ -34,13 +34,13 @@ impl Captured {
         all.dropped += (bytes.len() - kept) as u64;
     }
 
-    /// The bytes from this one on, so many at most.
+    /// At most `most` bytes, from the byte `from` on.
     pub fn read(&self, from: u64, most: usize) -> Vec<u8> {
         let all = lock(&self.0);
         let count = all.count.saturating_sub(from).min(most as u64) as usize;
         let mut bytes = Vec::new();
         match &all.file {
-            // Nothing is here any more once it was taken.
+            // The result is empty after `take`.
             None => bytes.extend_from_slice(all.here.get(from as usize..from as usize + count).unwrap_or_default()),
             Some(file) => {
                 bytes.resize(count, 0);
@@ -52,7 +52,7 @@ impl Captured {
         bytes
     }
 
-    /// All bytes, if they are few, or the file with them.
+    /// Takes all bytes: inline if they are few, or the file with them, and the number of discarded bytes.
     pub fn take(&self) -> (Vec<u8>, Option<File>, u64) {
         let mut all = lock(&self.0);
         (std::mem::take(&mut all.here), all.file.take(), all.dropped)

@@ -1,7 +1,7 @@
-//! Jobs at an executor: it takes runs from the hub by whose link it stays, runs them in cages, and tells what became of them.
+//! Jobs at an executor. It receives runs from the hub to which it is linked, runs them in cages, and reports their results.
 //!
-//! A result is kept until the hub has counted it, and told again over each new link. So neither a hub that starts again nor a link that
-//! ends loses one. Runs go on while no hub is there.
+//! The executor keeps a result until the hub has counted it, and repeats it over each new link. So neither a restarted hub nor a closed
+//! link loses a result. Runs continue while there is no hub.
 
 mod bringing;
 mod captured;
@@ -29,22 +29,22 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Most bytes of inputs that are kept for later runs.
+/// Capacity of the cache of inputs, in bytes.
 const MOST_CACHED: u64 = 20_000_000_000;
-/// How long a run waits for its places before it is given back to the hub.
+/// Timeout for the places of a run. Afterwards the executor returns the run to the hub.
 const PLACE_PATIENCE: Duration = Duration::from_secs(3);
-/// Results that the hub has not counted are told again after so long.
+/// Retry interval for results that the hub has not counted.
 const REPEAT: Duration = Duration::from_secs(5);
 /// Most encoded bytes of the results in one message.
 const AT_ONCE: usize = 256 << 10;
 
-/// What an executor needs to run jobs.
+/// Settings with which an executor runs jobs.
 pub struct Settings {
     pub member: Member,
     pub cage: Cage,
-    /// The users that it accepts. Empty: all.
+    /// The users that the executor accepts. Empty: all users.
     pub accepted: Vec<String>,
-    /// The program that the words `python` and `python3` stand for here.
+    /// The program that replaces the words `python` and `python3`.
     pub python: String,
     /// Environment variables for each process, beside those of the cage.
     pub environment: Vec<(String, String)>,
@@ -53,20 +53,20 @@ pub struct Settings {
     pub meter: Arc<Meter>,
 }
 
-/// The jobs of an executor. They end when this is closed.
+/// The jobs of an executor.
 #[derive(Clone)]
 pub struct Jobs(Arc<Shared>);
 
 struct Shared {
     settings: Settings,
-    /// The token under which the places of jobs are taken.
+    /// The token under which jobs take places.
     program: [u8; 16],
-    /// Inputs that were fetched from the hub, and their folder. It is made for the first of them, and removed at the end, or by the next
-    /// executor if this one is killed.
+    /// The cache of inputs, and its folder. The folder is created with the first input, and removed at the end. If this executor is killed,
+    /// the next one removes the folder.
     cache: Mutex<Option<(Folder, Arc<Store>)>>,
-    /// The inputs that are being fetched, so that each is fetched once.
+    /// A lock for each input that is being fetched, so that each is fetched once.
     fetching: Mutex<HashMap<[u8; 32], Arc<Mutex<()>>>>,
-    /// Links for contents that rest.
+    /// Idle links for contents.
     links: Mutex<Vec<(Address, Contents)>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -74,23 +74,23 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The link to the hub, and where the hub is.
+    /// The link to the hub, and the hub's address.
     hub: Option<(Arc<Link>, Address)>,
-    /// Runs that wait for their places.
+    /// The queue of runs that wait for places.
     waiting: VecDeque<Task>,
     running: HashMap<Run, Arc<Running>>,
     /// Results that the hub has not counted yet.
     ended: BTreeMap<Run, Outcome>,
-    /// How many places for jobs the hub was told of.
+    /// The number of places for jobs that the hub knows.
     room: u32,
-    /// When results were told again that the hub has not counted.
+    /// The time of the latest retry of uncounted results.
     repeated: Option<Instant>,
     workers: u32,
     idle: u32,
     is_closed: bool,
 }
 
-/// A run that is to begin.
+/// A run in the queue.
 struct Task {
     run: Run,
     user: String,
@@ -98,14 +98,14 @@ struct Task {
 }
 
 impl Jobs {
-    /// Takes no jobs before a hub is there.
+    /// Creates the jobs of an executor. They begin with the first hub.
     pub fn new(settings: Settings) -> Jobs {
         let (program, cache) = (random_token(), Mutex::default());
         let (fetching, links, state, changed) = Default::default();
         Jobs(Arc::new(Shared { settings, program, cache, fetching, links, state, changed }))
     }
 
-    /// A hub has let the executor in over this link. It hears what the executor has.
+    /// A hub has admitted the executor over this link. Reports the executor's places, runs and results to the hub.
     pub fn at_hub(&self, link: &Arc<Link>, hub: &Address) {
         let room = self.0.room();
         let mut state = lock(&self.0.state);
@@ -119,13 +119,13 @@ impl Jobs {
         self.0.changed.notify_all();
     }
 
-    /// The link to the hub has ended.
+    /// The link to the hub has closed.
     pub fn without_hub(&self) {
         lock(&self.0.state).hub = None;
         lock(&self.0.links).clear();
     }
 
-    /// Does what the hub says.
+    /// Carries out a message of the hub.
     pub fn hear(&self, message: FromHubJobs) {
         match message {
             FromHubJobs::Run { user, job, spec, runs } => self.begin(&user, job, *spec, runs),
@@ -140,14 +140,14 @@ impl Jobs {
         }
     }
 
-    /// Tells the hub how many places there are for jobs, if that has changed. Once a second.
+    /// Reports the number of places for jobs to the hub if it has changed, and retries uncounted results. It is called once a second.
     pub fn tell_room(&self) {
         let room = self.0.room();
         self.0.tell_room(room);
         self.0.repeat();
     }
 
-    /// How many places the runs of each user take, in what all grids share.
+    /// The places that the runs of each user take, in the machine's pool that all grids share.
     pub fn count(&self) -> BTreeMap<String, u32> {
         let mut counts = BTreeMap::new();
         for running in lock(&self.0.state).running.values().filter(|it| it.is_placed.load(Ordering::Acquire)) {
@@ -156,7 +156,7 @@ impl Jobs {
         counts
     }
 
-    /// Ends all runs, and gives them back to the hub, which has them run elsewhere: the machine is its owner's now.
+    /// Stops all runs and returns them to the hub, because the owner needs the machine. The hub starts them at other machines.
     pub fn give_all_back(&self) {
         let mut state = lock(&self.0.state);
         let waiting: Vec<Run> = state.waiting.drain(..).map(|task| task.run).collect();
@@ -184,7 +184,7 @@ impl Jobs {
         lock(&self.0.cache).take();
     }
 
-    /// Whether nothing runs any more.
+    /// Whether no run is left.
     pub fn have_ended(&self) -> bool {
         lock(&self.0.state).running.is_empty()
     }
@@ -205,7 +205,7 @@ impl Jobs {
     fn stop(&self, runs: &[Run]) {
         let mut state = lock(&self.0.state);
         state.waiting.retain(|task| !runs.contains(&task.run));
-        self.0.changed.notify_all(); // the next one that waits may need fewer places
+        self.0.changed.notify_all(); // the next run in the queue may need fewer places
         for run in runs {
             state.ended.remove(run);
             state.running.get(run).iter().for_each(|running| running.stop());
@@ -228,7 +228,7 @@ impl Jobs {
 }
 
 impl Shared {
-    /// The inputs that were fetched from the hub.
+    /// The cache of inputs, created if it is missing.
     fn cache(&self) -> io::Result<Arc<Store>> {
         let mut cache = lock(&self.cache);
         if let Some((_, store)) = &*cache {
@@ -240,18 +240,18 @@ impl Shared {
         Ok(store)
     }
 
-    /// The places that jobs of a user take.
+    /// The share of places for a user's jobs.
     fn share(&self, user: &str) -> Share {
         let holder = Holder { user: user.to_owned(), program: self.program };
         self.settings.places.share(holder, Model::Ranks)
     }
 
-    /// How many places there are for jobs, with those that their runs take.
+    /// The number of places for jobs, including those that their runs take.
     fn room(&self) -> u32 {
         if self.settings.places.closed().is_some() {
             return 0;
         }
-        // The places themselves say what jobs have: a run that is just getting its places would count as one of another program.
+        // The count comes from the pool of places itself. Otherwise a run that is just taking its places would count as another program.
         self.settings.capacity.saturating_sub(self.settings.places.in_use_beside(&self.program))
     }
 
@@ -263,7 +263,7 @@ impl Shared {
         }
     }
 
-    /// Tells results again that the hub has not counted: its disk was full, for example.
+    /// Retries results that the hub has not counted, for example because its disk was full.
     fn repeat(&self) {
         let mut state = lock(&self.state);
         if state.ended.is_empty() || state.repeated.is_some_and(|when| when.elapsed() < REPEAT) {
@@ -281,7 +281,7 @@ impl Shared {
         hub.iter().for_each(|(link, _)| tell(link, &ToHub::Jobs(message.clone())));
     }
 
-    /// The hub does not have the contents of these results. They are gone here, too, so that their runs have failed.
+    /// The hub lacks the contents of these results. The executor has removed them too, so that these runs have failed.
     fn note_lacking(&self, runs: &[Run]) {
         let mut state = lock(&self.state);
         let mut again = Vec::new();
@@ -302,7 +302,7 @@ impl Shared {
     }
 }
 
-/// Tells results, as many in a message as fit.
+/// Sends results, as many in a message as fit.
 fn tell_ended(link: &Link, ended: Vec<(Run, Outcome)>) {
     let (mut some, mut bytes) = (Vec::new(), 0);
     for (run, outcome) in ended {

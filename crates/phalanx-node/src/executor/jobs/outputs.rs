@@ -1,4 +1,4 @@
-//! What a run leaves: its streams, and the files that its patterns find. Both are brought to the hub.
+//! Results of a run: its streams, and the files that match its patterns. The executor sends both to the hub.
 
 use super::running::{Failure, Running};
 use super::{Shared, Task};
@@ -11,15 +11,15 @@ use phalanx_core::wire::jobs::{Content, File as Output, LONGEST_NAME, MOST_FILES
 use std::fs::File;
 use std::io::{self, Read, Seek};
 
-/// Most entries of a folder that are looked at.
+/// Most entries that the search visits, over all folders.
 const MOST_ENTRIES: usize = 100_000;
-/// Deepest folder that is looked into.
+/// Depth limit of the search.
 const DEEPEST: usize = 32;
 /// Most encoded bytes of the list of outputs.
 const LONGEST_LIST: usize = 128 << 10;
 
 impl Shared {
-    /// Brings what the process has written to its standard streams.
+    /// Sends the captured standard streams to the hub.
     pub(super) fn bring_streams(&self, task: &Task, running: &Running, outcome: &mut Outcome) -> Result<(), Failure> {
         for stream in [Stream::Out, Stream::Error] {
             let (here, file, dropped) = running.captured(stream).take();
@@ -36,7 +36,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Brings the files that the patterns of the job find.
+    /// Sends the files that match the patterns of the job to the hub.
     pub(super) fn bring_outputs(
         &self,
         task: &Task,
@@ -79,7 +79,7 @@ impl Shared {
     }
 }
 
-/// The patterns of a job. One that finds a folder finds all files in it.
+/// The patterns of a job. A pattern that matches a folder matches all files in it.
 fn patterns(texts: &[String]) -> Result<GlobSet, globset::Error> {
     let mut all = GlobSetBuilder::new();
     for text in texts {
@@ -90,7 +90,7 @@ fn patterns(texts: &[String]) -> Result<GlobSet, globset::Error> {
     all.build()
 }
 
-/// The names of the files that patterns find, sorted. No link is followed.
+/// The sorted names of the files that match the patterns. The search follows no symbolic links.
 fn found(folder: &Dir, patterns: &GlobSet) -> io::Result<Result<Vec<String>, String>> {
     let mut open = vec![(String::new(), folder.try_clone()?, 0)];
     let (mut names, mut looked) = (Vec::new(), 0);

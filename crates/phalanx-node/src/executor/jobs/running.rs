@@ -19,33 +19,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The hub hears that a run has begun if it takes longer than this.
+/// The executor reports the start of a run only if the run takes longer than this, so that short runs cost no extra message.
 const NOTEWORTHY: Duration = Duration::from_millis(100);
-/// Longest pause between two looks at the time.
+/// Longest wait between two checks of the time limit.
 const LOOK: Duration = Duration::from_secs(1);
 /// Bytes read from a stream at once.
 const AT_ONCE: usize = 64 << 10;
 
-/// A run, as other threads see it.
+/// The state of a run that other threads see.
 pub struct Running {
     pub run: Run,
-    /// The user, as known in what all grids share.
+    /// The user's name in the pool that all grids share.
     pub user: String,
-    /// How many places it takes.
+    /// The places that the run takes.
     pub places: u32,
     captured: [Captured; 2],
     is_stopped: AtomicBool,
-    /// Whether it has its places.
+    /// Whether the run has its places.
     pub is_placed: AtomicBool,
-    /// Readable once the run is to end.
+    /// An eventfd, readable once the run must end.
     stop: Option<OwnedFd>,
 }
 
 /// Why a run has no result of its commands.
 pub enum Failure {
-    /// The user's to change.
+    /// The user must change the job.
     User(String),
-    /// Another machine may do better.
+    /// The run may succeed at another machine.
     Machine(String),
 }
 
@@ -55,7 +55,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// What the commands of a run have used.
+/// Resources that the commands of a run have used.
 #[derive(Default)]
 struct Used {
     cpu: Duration,
@@ -76,7 +76,7 @@ impl Running {
         })
     }
 
-    /// Ends it.
+    /// Ends the run.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
         if let Some(stop) = &self.stop {
@@ -94,7 +94,7 @@ impl Running {
 }
 
 impl Shared {
-    /// Runs a process, and brings what it leaves to the hub.
+    /// Runs a process, and sends its results to the hub.
     pub fn run(&self, task: &Task, running: &Running) -> Outcome {
         let (began, mut used) = (now(), Used::default());
         let mut outcome = Outcome {
@@ -146,14 +146,14 @@ impl Shared {
         self.bring_streams(task, running, outcome)?;
         match self.bring_outputs(task, running, &folder) {
             Ok(outputs) => outcome.outputs = outputs,
-            // What the command has said says more than that its outputs cannot be brought.
+            // The failure of the command is more useful to the user than the failure to bring its outputs.
             Err(Failure::User(_)) if !ended_well => {}
             Err(failure) => return Err(failure),
         }
         Ok(exit)
     }
 
-    /// Runs one command until all that it has started has ended.
+    /// Runs one command until all its descendants have ended.
     fn run_command(
         &self,
         task: &Task,
@@ -178,7 +178,7 @@ impl Shared {
         command.stdout(output_end).stderr(error_end).process_group(0);
         let mut commands = [command];
         let (keeper, begun) = Keeper::start(bars, &mut commands)?;
-        drop(commands); // they hold the ends of the pipes
+        drop(commands); // because they hold the writing ends of the pipes
         if let Some(Err(error)) = begun.first() {
             return Err(match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => {
@@ -226,7 +226,7 @@ impl Shared {
         Ok(command)
     }
 
-    /// Reads what the process writes, until nothing of it is left. Ends it when its time is over, or when the run is stopped.
+    /// Captures the streams of the process until no descendant is left. Ends the process at its time limit, or when the run is stopped.
     fn watch(
         &self,
         running: &Running,
@@ -258,7 +258,7 @@ impl Shared {
             }
         }
         let reason = keeper.reason();
-        drop(keeper); // nothing is left of the process, and the streams have all that it has written
+        drop(keeper); // waits until no descendant is left, so that the streams are complete
         streams.iter_mut().zip(&running.captured).for_each(|(stream, to)| read(stream, to, &mut buffer, true));
         let Some(Ended { status, resident, cpu, .. }) = ended else {
             return Ok(if is_late { Exit::Late } else { Exit::Signal(libc::SIGKILL) });
@@ -273,8 +273,8 @@ impl Shared {
     }
 }
 
-/// The command `phalanx` of this machine. The file beside Python comes first, because with `-m` modules in the folder of the process would
-/// be imported in place of Python's own ones.
+/// The command `phalanx` of this machine. The file beside Python takes precedence, because `-m` would import modules from the folder of the
+/// process in place of Python's own.
 fn own_phalanx(python: &str) -> Command {
     let beside = Path::new(python).with_file_name("phalanx");
     if beside.is_file() {
@@ -285,7 +285,7 @@ fn own_phalanx(python: &str) -> Command {
     command
 }
 
-/// The view of a job that sees folders of its own at other paths. `None`: it sees none.
+/// The view of a job that sees private folders at other paths. `None`: the job has no such folders.
 fn view(spec: &Spec, folder: &Folder) -> Result<Option<View>, Failure> {
     if spec.shown.is_empty() {
         return Ok(None);
@@ -298,7 +298,7 @@ fn view(spec: &Spec, folder: &Folder) -> Result<Option<View>, Failure> {
     })
 }
 
-/// Waits for bytes, for the end of the process, or until the run is stopped.
+/// Waits for bytes, for the end of the process, for a stop of the run, or for the timeout.
 fn wait(keeper: &Keeper, streams: &[Option<OwnedFd>; 2], running: &Running, most: Duration) -> io::Result<()> {
     let mut fds = vec![PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::IN)];
     fds.extend(running.stop.iter().map(|stop| PollFd::new(stop, PollFlags::IN)));
@@ -309,12 +309,12 @@ fn wait(keeper: &Keeper, streams: &[Option<OwnedFd>; 2], running: &Running, most
     }
 }
 
-/// Reads what is there, or until the end: then all that could write has ended.
+/// Reads the available bytes. `until_end`: reads to the end, because all writers have ended.
 fn read(stream: &mut Option<OwnedFd>, to: &Captured, buffer: &mut [u8], until_end: bool) {
     while let Some(pipe) = stream {
         let is_ready = poll(&mut [PollFd::new(&*pipe, PollFlags::IN)], Some(&Timespec::default()));
         if is_ready != Ok(1) {
-            // Another process that is just being started may hold a copy of the writing end for a moment.
+            // Another process that is just starting may hold a copy of the writing end for a moment.
             if until_end {
                 *stream = None;
             }
@@ -331,7 +331,7 @@ fn read(stream: &mut Option<OwnedFd>, to: &Captured, buffer: &mut [u8], until_en
     }
 }
 
-/// Why a program cannot be run, in words. The system's error does not say which file is missing.
+/// The reason for which a program cannot run, in words. The system's error does not name the missing file.
 fn unstarted(program: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound if program.contains('/') => format!(
@@ -352,7 +352,7 @@ fn exit(status: ExitStatus) -> Exit {
     }
 }
 
-/// A text for people, no longer than messages allow.
+/// Truncates a text for people to the length that messages allow.
 fn shortened(mut why: String) -> String {
     let most = LONGEST_WHY.min(why.len());
     why.truncate((0..=most).rev().find(|at| why.is_char_boundary(*at)).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Inputs: fetched from the hub once for a machine, and copied into the folder of each run, which may change its copy.
+//! Inputs of jobs. A machine fetches each input from the hub once, and copies it into the folder of each run, which may change its copy.
 
 use super::running::{Failure, Running};
 use super::{MOST_CACHED, Shared, Task};
@@ -8,7 +8,7 @@ use phalanx_net::sync::lock;
 use std::fs::File;
 use std::io::{self, Read};
 
-/// Bytes copied at once.
+/// Bytes per read when a file is copied.
 const AT_ONCE: usize = 1 << 20;
 
 impl Shared {
@@ -32,7 +32,7 @@ impl Shared {
         Ok(())
     }
 
-    /// An input, fetched unless it is here.
+    /// Opens an input from the cache, after fetching it from the hub if it is missing.
     fn cached(&self, task: &Task, running: &Running, digest: Digest, bytes: u64) -> Result<File, Failure> {
         let cache = self.cache()?;
         let turn = lock(&self.fetching).entry(digest).or_default().clone();

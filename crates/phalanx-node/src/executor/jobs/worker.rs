@@ -1,4 +1,4 @@
-//! The threads that run jobs: one for each process that runs, at most as many as there are places.
+//! The worker threads: one for each running process, at most as many as there are places.
 
 use super::{PLACE_PATIENCE, Shared, State, Task, tell_ended};
 use crate::door::check_accepted;
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use super::running::Running;
 
-/// A thread ends when it has had nothing to do for so long.
+/// Idle timeout of a worker thread.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Makes sure that threads run what waits.
+/// Starts worker threads for waiting runs, and wakes the idle ones.
 pub fn wake(shared: &Arc<Shared>, state: &mut State) {
     let lacking = (state.waiting.len() as u32).saturating_sub(state.idle);
     let more = lacking.min(shared.settings.capacity.saturating_sub(state.workers));
@@ -29,8 +29,8 @@ pub fn wake(shared: &Arc<Shared>, state: &mut State) {
 }
 
 impl State {
-    /// Takes the next run out of the queue, unless it must wait until others have ended. No later run passes it, so that a run of
-    /// several places gets them. A run of more places than the machine has is taken, too: it is given back to the hub.
+    /// Takes the next run out of the queue, unless it must wait until others have ended. No later run overtakes it, so that a run of
+    /// several places does not starve. A run of more places than the machine has is taken too, and returned to the hub.
     fn next_that_fits(&mut self, capacity: u32) -> Option<Task> {
         let taken: u32 = self.running.values().map(|it| it.places).sum();
         let places = self.waiting.front()?.spec.places_each();
@@ -46,7 +46,7 @@ impl Shared {
         }
     }
 
-    /// The next run. `None`: the thread ends.
+    /// Waits for the next run. `None`: the thread ends.
     fn next(&self) -> Option<Task> {
         let mut state = lock(&self.state);
         let mut until = Instant::now() + IDLE;
@@ -60,7 +60,7 @@ impl Shared {
             if task.is_some() || left.is_zero() || state.is_closed {
                 state.idle -= 1;
                 state.workers -= u32::from(task.is_none());
-                // From here on the run is known as one that runs, so that a hub that asks hears of it.
+                // The run moves to `running` under the same lock, so that a report to a hub never misses it.
                 if let Some(task) = &task {
                     let running = Running::new(task.run, known_as(&task.user, None), task.spec.places_each());
                     state.running.insert(task.run, running);
@@ -85,11 +85,11 @@ impl Shared {
         self.end(&running, outcome, places);
     }
 
-    /// Takes the places of a run, all or none. So two runs of several places never hold some of them each and wait for the rest.
+    /// Takes all places of a run, or none. So two wide runs never deadlock with some of the places each.
     fn wait_for_places(&self, running: &Running) -> Option<Box<dyn Any + Send>> {
         let until = Instant::now() + PLACE_PATIENCE;
         let share = self.share(&running.user);
-        // While this waits, others are asked to give back what they have above their shares, and places that become free are kept.
+        // While this lives, other programs are asked to return places above their shares, and free places are reserved.
         let _wanted = (share.free() < running.places).then(|| share.want(running.places, None));
         loop {
             let places = share.keep(running.places).ok();
@@ -111,7 +111,7 @@ impl Shared {
         }
     }
 
-    /// Notes a result until the hub has counted it, and tells the hub. A run that was stopped has none.
+    /// Keeps a result until the hub has counted it, and reports it to the hub. A stopped run has no result.
     fn end(&self, running: &Arc<Running>, outcome: Outcome, places: Box<dyn Any + Send>) {
         running.is_placed.store(false, Ordering::Release);
         drop(places);

@@ -16,16 +16,16 @@ use std::time::Duration;
 
 /// Most bytes of the contents of all users at a hub, and of one user.
 const MOST: (u64, u64) = (2_000_000_000_000, 200_000_000_000);
-/// A content that no job refers to stays for so long: its job may be about to be submitted, or its result to come.
+/// Grace time for a content to which no job refers, because its job may be about to be submitted, or its result about to arrive.
 const GRACE: Duration = Duration::from_secs(3600);
 
-/// The contents in the folder of a hub.
+/// The store of contents in the folder of a hub.
 pub fn contents_of(folder: &Path) -> Store {
     Store::open(folder.with_file_name("jobs").join("content"), MOST)
 }
 
 impl Hub {
-    /// Serves a member that brings contents or fetches some.
+    /// Serves a member that sends or fetches contents.
     pub(crate) fn serve_contents(&self, mut peer: Peer) -> io::Result<()> {
         let (shaken, role, name) = peer.offer(&self.member.newest(), LEVELS.exactly())?;
         let asking = self.admitted(shaken.peer_certificate()).map_err(io::Error::other)?;
@@ -50,7 +50,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Checks that the inputs of a job are here.
+    /// Checks that the hub has the inputs of a job.
     pub(super) fn check_contents(&self, user: &str, spec: &Spec) -> Result<(), HubError> {
         let lacking = |content: &Content| match content {
             Content::Kept { digest, bytes } => {
@@ -68,7 +68,7 @@ impl Hub {
         }
     }
 
-    /// Whether the contents of a result are here, or the result does not count anyway.
+    /// Whether the hub has the contents of a result, or the result does not count because its job is unknown.
     pub(super) fn has_contents(&self, run: &Run, outcome: &Outcome) -> bool {
         let user = self.jobs().job(run.job).map(|(user, _)| user.to_owned());
         let Some(user) = user else { return true };
@@ -80,13 +80,13 @@ impl Hub {
         })
     }
 
-    /// Removes contents that no job refers to.
+    /// Removes contents to which no job refers.
     pub(super) fn collect_contents(&self) {
         let kept: HashSet<(String, String)> = {
             let jobs = self.jobs();
             jobs.contents().into_iter().map(|(user, digest)| (owner(user), name_of(&digest))).collect()
         };
-        // While the lock was free, contents may have come. They are new, and stay.
+        // Contents that arrived after the lock was released are new, so that the grace time protects them.
         let is_kept = |owner: &str, digest: &str| kept.contains(&(owner.to_owned(), digest.to_owned()));
         let bytes = self.contents.collect(is_kept, GRACE);
         if bytes > 0 {

@@ -1,4 +1,4 @@
-//! Tells executors which results are stored. One thread waits for the disk, for all of them in turn.
+//! Tells executors which results are stored. One thread waits for the disk, for all executors in turn.
 
 use super::super::Hub;
 use super::super::store::{Kept, Store};
@@ -8,10 +8,10 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 
-/// Most writes that wait. Beyond it, the links of executors wait.
+/// Capacity of the queue of pending writes. If it is full, the links of executors block (backpressure).
 const MOST: usize = 1024;
 
-/// What waits: the store, the changes on their way, and what is told then.
+/// A pending write: the store, the changes in flight, and the commands that follow.
 type Waiting = (Arc<Store>, Kept, Vec<Command>);
 
 /// The thread that waits for the disk.
@@ -35,7 +35,7 @@ impl Counting {
         thread::Builder::new().name("phalanx-counting".into()).spawn(wait).map(drop)
     }
 
-    /// Waits for the disk in the thread.
+    /// Adds a write for whose end the thread waits.
     pub fn add(&self, store: Arc<Store>, kept: Kept, counted: Vec<Command>) {
         let sender = lock(&self.0).clone();
         if let Some(sender) = sender {

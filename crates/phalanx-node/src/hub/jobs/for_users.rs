@@ -1,4 +1,4 @@
-//! Jobs for users who speak to a service in the hub's own process, and not over links. The service has checked who they are.
+//! Jobs for users of a service in the hub's own process. The service authenticates them, because they have no links.
 
 use super::super::{Hub, HubError};
 use crate::contents::digest_of;
@@ -11,7 +11,7 @@ impl Hub {
     /// The user of a bearer token.
     ///
     /// # Errors
-    /// The token does not hold, its user is no member any more, or another hub leads, which knows the members.
+    /// The token is invalid, its user is no longer a member, or another hub leads, which knows the members.
     pub fn bearer(&self, token: &str) -> Result<String, HubError> {
         if !self.leads() {
             return Err(HubError::Elsewhere);
@@ -26,21 +26,21 @@ impl Hub {
     /// Answers a request of a user about jobs.
     ///
     /// # Errors
-    /// The request is refused, or another hub leads.
+    /// The hub refuses the request, or another hub leads.
     pub fn ask_for(&self, user: &str, request: ToHubJobs) -> Result<FromHubJobs, HubError> {
         if !self.leads() {
             return Err(HubError::Elsewhere);
         }
-        self.engine().check_user(user)?; // it may have been expelled since its token was checked
+        self.engine().check_user(user)?; // the user may have been expelled since the check of the token
         let answer = self.answer_user(user, request);
         self.confirm()?;
         answer
     }
 
-    /// Reads a content of a user: so many bytes at most, from this one on.
+    /// Reads at most `most` bytes of a user's content, from the byte `from` on.
     ///
     /// # Errors
-    /// The content is not here.
+    /// The hub does not have the content.
     pub fn read_for(&self, user: &str, content: &Content, from: u64, most: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         match content {
@@ -58,10 +58,10 @@ impl Hub {
         Ok(bytes)
     }
 
-    /// Keeps bytes as a content of a user.
+    /// Stores bytes as a content of a user.
     ///
     /// # Errors
-    /// There is no room.
+    /// The store has no room.
     pub fn keep_bytes(&self, user: &str, bytes: &[u8]) -> io::Result<Content> {
         if bytes.len() <= MOST_HERE {
             return Ok(Content::Here(bytes.to_vec()));
@@ -70,10 +70,10 @@ impl Hub {
         self.keep(user, Content::Kept { digest, bytes: count }, || Ok(bytes))
     }
 
-    /// Keeps an opened file as a content of a user.
+    /// Stores an open file as a content of a user.
     ///
     /// # Errors
-    /// It is no file, cannot be read, or there is no room.
+    /// It is not a regular file, cannot be read, or the store has no room.
     pub fn keep_file(&self, user: &str, file: &File) -> io::Result<Content> {
         let about = file.metadata()?;
         if !about.is_file() {
@@ -84,7 +84,7 @@ impl Hub {
             file.take(MOST_HERE as u64 + 1).read_to_end(&mut bytes)?;
             return self.keep_bytes(user, &bytes);
         }
-        self.contents.check_room(user, about.len())?; // before all of it is read
+        self.contents.check_room(user, about.len())?; // before reading the whole file
         let from_start = || {
             let mut file = file;
             file.rewind()?;
@@ -97,7 +97,7 @@ impl Hub {
     fn keep<R: Read>(&self, user: &str, content: Content, open: impl Fn() -> io::Result<R>) -> io::Result<Content> {
         if let Content::Kept { digest, bytes } = content {
             let mut incoming = self.contents.begin(user, digest, bytes)?;
-            incoming.restart()?; // what an earlier attempt has left may be of other bytes
+            incoming.restart()?; // the partial file of an earlier attempt may have other bytes
             if !incoming.is_whole() {
                 io::copy(&mut open()?, &mut incoming)?;
             }

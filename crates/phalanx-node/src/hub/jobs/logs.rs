@@ -1,4 +1,4 @@
-//! What processes write. Of a process that has ended, the hub has it. While a process runs, its executor is asked.
+//! Logs of processes. The hub has the logs of ended processes. It asks the executor for the log of a running one.
 
 use super::super::serving::Linked;
 use super::super::{Hub, HubError};
@@ -12,12 +12,12 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long an executor may take to answer. The user's end asks again.
+/// Timeout for an answer of an executor. The user's client retries.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most questions that wait for an answer.
+/// Most pending requests to executors.
 const MOST: usize = 1024;
 
-/// The questions to executors that wait for an answer.
+/// The pending requests to executors.
 #[derive(Default)]
 pub struct Tails(Mutex<Asked>);
 
@@ -35,7 +35,7 @@ struct Waiting {
 }
 
 impl Tails {
-    /// Notes a question. `None`: too many wait.
+    /// Registers a request. `None`: too many are pending.
     fn add(&self, link: u64, executor: &str) -> Option<u64> {
         let mut asked = lock(&self.0);
         asked.waiting.retain(|_, it| it.since.elapsed() < PATIENCE);
@@ -48,7 +48,7 @@ impl Tails {
         Some(ticket)
     }
 
-    /// The link of the user that waits for this answer of an executor.
+    /// The link of the user who waits for this answer of an executor.
     fn take(&self, ticket: u64, executor: &str) -> Option<u64> {
         let mut asked = lock(&self.0);
         asked.waiting.get(&ticket).filter(|it| it.executor == executor)?;
@@ -57,7 +57,7 @@ impl Tails {
 }
 
 impl Hub {
-    /// Answers what a process has written, or asks its executor, whose answer is passed on.
+    /// Answers with the log of a process, or asks its executor. The hub forwards the executor's answer.
     pub(super) fn log_of(&self, linked: &Linked, (job, index): (u64, u32), stream: Stream, from: u64) -> Answer {
         let user = &linked.who().name;
         let asker = Asker { user, is_owner: self.engine().check_owner(user).is_ok() };
@@ -76,7 +76,7 @@ impl Hub {
         }
     }
 
-    /// Passes an executor's answer on.
+    /// Forwards an executor's answer to the user.
     pub(super) fn pass_tail(&self, executor: &str, ticket: u64, is_running: bool, body: &[u8]) {
         let Some(number) = self.at_jobs.tails.take(ticket, executor) else { return };
         let linked = lock(&self.linked).get(&number).cloned();

@@ -1,8 +1,8 @@
-//! Jobs at the hub that leads: it keeps the engine of jobs, stores what that decides, and speaks with users and executors.
+//! Jobs at the leading hub. It runs the engine of jobs, stores the engine's decisions, and talks to users and executors.
 //!
-//! Starts of processes are sent before they are on the disk. If the hub ends in between, the next one does not know these runs, and has
-//! them ended. What users are told, and what executors may forget, is on the disk before. Threads that take results do not wait for the
-//! disk: the next results go into the same write.
+//! The hub sends starts of processes before they are on disk. If it ends in between, the next hub does not know these runs, and stops them.
+//! Answers to users, and commands to forget results, follow only after the write. Threads that receive results do not wait for the disk, so
+//! that several results share one write (group commit).
 
 mod contents;
 mod counting;
@@ -29,15 +29,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Most encoded bytes of changes in one write, beside one change that has more.
+/// Most encoded bytes of changes in one write. A single change may be larger.
 const MOST_WRITTEN: usize = 2 << 20;
-/// Interval at which contents are looked for that no job refers to.
+/// Interval of the garbage collection of contents.
 const COLLECT: Duration = Duration::from_secs(600);
 
-/// What a hub has for jobs.
+/// A hub's state for jobs.
 #[derive(Default)]
 pub(super) struct AtHub {
-    /// Lock it after the hub's engine, and before its store.
+    /// The engine of jobs. Lock order: the hub's engine, this engine, the store.
     engine: Mutex<Jobs>,
     /// The links of executors that take jobs, by their names.
     executors: Mutex<HashMap<String, u64>>,
@@ -51,11 +51,11 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
-/// The answer to a request about jobs. `None`: the message was no request.
+/// The answer to a message about jobs. `None`: the message needs no answer, or an executor's answer follows later.
 type Answer = Result<Option<(FromHub, Vec<u8>)>, HubError>;
 
 impl Hub {
-    /// The engine of jobs. Lock it after the hub's engine.
+    /// Locks the engine of jobs. Lock the hub's engine first, if both are needed.
     pub(super) fn jobs(&self) -> MutexGuard<'_, Jobs> {
         lock(&self.at_jobs.engine)
     }
@@ -72,7 +72,7 @@ impl Hub {
         }
     }
 
-    /// Answers a user, about anything but what processes write.
+    /// Answers a request of a user, except requests for logs.
     fn answer_user(&self, user: &str, asked: ToHubJobs) -> Result<FromHubJobs, HubError> {
         let is_owner = self.engine().check_owner(user).is_ok();
         let asker = Asker { user, is_owner };
@@ -107,7 +107,7 @@ impl Hub {
             }
             ToHubJobs::Forget { job } => {
                 self.decide(|jobs| jobs.forget(asker, job).map(|decided| ((), decided)))?;
-                *lock(&self.at_jobs.collected) = None; // its contents go soon
+                *lock(&self.at_jobs.collected) = None; // so that the next collection removes its contents soon
                 FromHubJobs::Forgotten
             }
             _ => return Err(HubError::Other("only executors say so".to_owned())),
@@ -120,7 +120,7 @@ impl Hub {
             return self.executor_takes_jobs(linked, room, &runs);
         }
         if lock(&self.at_jobs.executors).get(&name) != Some(&linked.number()) {
-            return Ok(()); // from before another hub led, or over an older link
+            return Ok(()); // an old message, from before a change of leaders or over an older link
         }
         match asked {
             ToHubJobs::Room { room } => self.decide_later(|jobs| {
@@ -151,7 +151,7 @@ impl Hub {
         self.decide_later(|jobs| jobs.enter(now(), &who.name, room, runs, row.facts))
     }
 
-    /// Takes results whose contents are here, and asks for the contents of the others.
+    /// Counts results whose contents the hub has, and asks for the contents of the others.
     fn take_results(&self, linked: &Linked, ends: Vec<(Run, Outcome)>) -> Result<(), HubError> {
         let name = &linked.who().name;
         let (mut whole, mut lacking) = (Vec::new(), Vec::new());
@@ -174,7 +174,7 @@ impl Hub {
         })
     }
 
-    /// Starts the thread that waits for the disk.
+    /// Starts the thread that waits for the disk and then tells executors which results are stored.
     pub(super) fn begin_counting(self: &Arc<Hub>) -> std::io::Result<()> {
         self.at_jobs.counting.begin(Arc::downgrade(self))
     }
@@ -184,7 +184,7 @@ impl Hub {
         self.at_jobs.counting.end();
     }
 
-    /// The link of a member has ended.
+    /// A member's link has closed.
     pub(super) fn jobs_lose(&self, linked: &Linked) {
         let name = &linked.who().name;
         let mut executors = lock(&self.at_jobs.executors);
@@ -200,7 +200,7 @@ impl Hub {
         lock(&self.at_jobs.executors).clear();
     }
 
-    /// Looks what time has brought. Once a second.
+    /// Applies timeouts of jobs, and collects contents. It is called once a second.
     pub(super) fn look_after_jobs(&self) {
         self.look_for_programs();
         if let Err(error) = self.decide_later(|jobs| jobs.tick(now())) {
@@ -229,7 +229,7 @@ impl Hub {
         facts.into_iter().for_each(|(name, facts)| jobs.tell_facts(&name, facts));
     }
 
-    /// Decides, and waits until that is stored.
+    /// Makes a decision, and waits until it is stored.
     fn decide<T>(&self, decide: impl FnOnce(&mut Jobs) -> Result<(T, Decided), JobRefusal>) -> Result<T, HubError> {
         let (done, store, kept, counted) = self.begin_to_decide(decide)?;
         if let Some(kept) = kept {
@@ -239,7 +239,7 @@ impl Hub {
         Ok(done)
     }
 
-    /// Decides. What is to be told after it is stored, a thread tells then.
+    /// Makes a decision without waiting. After the write, a thread sends the commands that depend on it.
     fn decide_later(&self, decide: impl FnOnce(&mut Jobs) -> Decided) -> Result<(), HubError> {
         let (_, store, kept, counted) = self.begin_to_decide(|jobs| Ok(((), decide(jobs))))?;
         match kept {
@@ -249,7 +249,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Decides, gives processes to executors, begins to store all that, and sends what need not wait.
+    /// Makes a decision, assigns processes to executors, begins the write, and sends the commands that need not wait for it.
     #[expect(clippy::type_complexity)]
     fn begin_to_decide<T>(
         &self,
@@ -279,7 +279,7 @@ impl Hub {
         Ok((done, store, kept, counted))
     }
 
-    /// What follows from storing changes.
+    /// Handles the outcome of a write: an error ends the lead of this hub.
     fn stored(&self, store: &Arc<Store>, stored: Result<(), phalanx_core::error::SpaceError>) -> Result<(), HubError> {
         stored.map_err(|error| {
             self.stop_leading(store);
@@ -319,7 +319,8 @@ impl Hub {
     }
 }
 
-/// Stores changes in their order, some at a time: a write has a bound. If the hub ends in between, the engine finds what is lacking.
+/// Stores changes in order, in several writes, because the size of a write is limited. If the hub ends in between, the engine derives the
+/// missing changes at the next start.
 fn keep(store: &Store, changes: &[Change]) -> Result<Kept, phalanx_core::error::SpaceError> {
     let mut from = 0;
     loop {
@@ -372,7 +373,7 @@ impl From<JobRefusal> for HubError {
 }
 
 impl Hub {
-    /// All members, with what is known of these programs.
+    /// All members, with the facts that are known about these programs.
     fn seek_all(&self, user: &str, programs: &[String]) -> Result<Vec<phalanx_core::wire::hub::Row>, HubError> {
         let (mut all, mut after): (Vec<phalanx_core::wire::hub::Row>, Option<Who>) = (Vec::new(), None);
         loop {
