@@ -6,7 +6,7 @@
 //! of the gate.
 
 use super::network::Ways;
-use super::opened_files::{is_in, link_to, open_named, read_bytes, written};
+use super::opened_files::{is_in, link_to, open_for, open_named, read_bytes, written};
 use libc::{c_int, pid_t};
 use std::ffi::CStr;
 use std::io;
@@ -80,35 +80,49 @@ impl Doorway<'_> {
 
     /// Connects a unix socket.
     fn connect_here(&self, process: pid_t, socket: &OwnedFd, address: &[u8], still: Still<'_>) -> io::Result<Made> {
-        match self.account {
-            Some(account) => as_account(account, process, socket, address, still)?,
-            None if address.get(2) == Some(&0) && address.len() > 3 => self.connect_abstract(socket, address)?,
-            None => {
-                let mut path = [0; LONGEST + 1];
-                path[..address.len() - 2].copy_from_slice(&address[2..]);
-                let path = CStr::from_bytes_until_nul(&path).map_err(|_| EINVAL)?;
-                let file = open_named(process, libc::AT_FDCWD, path, 0)?;
-                still()?;
-                if self.writable.is_some_and(|writable| !is_in(&file, writable)) {
-                    return refused();
-                }
-                connect_patiently(socket, &to_path(link_to(&file, &mut [0; 64])))?;
+        let is_abstract = address.get(2) == Some(&0) && address.len() > 3;
+        match (self.account, is_abstract) {
+            (None, true) => connect_patiently(socket, address)?,
+            (Some(account), true) => as_account(account, process, still, || connect_patiently(socket, address))?,
+            (None, false) => {
+                self.connect_file(socket, address, still, |path| open_named(process, libc::AT_FDCWD, path, 0))?
             }
+            (Some(account), false) => as_account(account, process, still, || {
+                self.connect_file(socket, address, still, |path| open_for(libc::AT_FDCWD, path, 0))
+            })?,
         }
-        Ok(Made::Done)
+        if is_abstract { check_peer(socket) } else { Ok(()) }.map(|()| Made::Done)
     }
 
-    /// Connects to an abstract name, if a process of the same program listens there. The keeper learns the peer only from the connected
-    /// socket. If the peer is another program, the keeper ends the connection at once. Another thread may send data before that.
-    fn connect_abstract(&self, socket: &OwnedFd, address: &[u8]) -> io::Result<()> {
-        connect_patiently(socket, address)?;
-        if descends(peer_of(socket)?) {
-            return Ok(());
+    /// Connects to a path that the processes may write.
+    fn connect_file(
+        &self,
+        socket: &OwnedFd,
+        address: &[u8],
+        still: Still<'_>,
+        open: impl FnOnce(&CStr) -> io::Result<OwnedFd>,
+    ) -> io::Result<()> {
+        let mut path = [0; LONGEST + 1];
+        path[..address.len() - 2].copy_from_slice(&address[2..]);
+        let file = open(CStr::from_bytes_until_nul(&path).map_err(|_| EINVAL)?)?;
+        still()?;
+        if self.writable.is_some_and(|writable| !is_in(&file, writable)) {
+            return refused();
         }
-        // SAFETY: the descriptor is open.
-        unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
-        refused()
+        connect_patiently(socket, &to_path(link_to(&file, &mut [0; 64])))
     }
+}
+
+/// Checks that a process of the same program listens at the other end of a socket with an abstract name. The keeper learns the peer only
+/// from the connected socket. If the peer is another program, the keeper ends the connection at once. Another thread may send data before
+/// that.
+fn check_peer(socket: &OwnedFd) -> io::Result<()> {
+    if descends(peer_of(socket)?) {
+        return Ok(());
+    }
+    // SAFETY: the descriptor is open.
+    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+    refused()
 }
 
 /// The outcome of a pending connection. The keeper calls this once the socket is writable.
@@ -143,8 +157,14 @@ fn begin(socket: OwnedFd, address: &Address, length: usize) -> io::Result<Made> 
     }
 }
 
-/// Connects as the account of the processes, in a child of the keeper. So the peer sees this account, and the kernel checks its rights.
-fn as_account(account: u32, process: pid_t, socket: &OwnedFd, address: &[u8], still: Still<'_>) -> io::Result<()> {
+/// Connects as the account of the processes, in a child of the keeper that stands in the folder of the process. So the peer sees this
+/// account, and the kernel checks its rights.
+fn as_account(
+    account: u32,
+    process: pid_t,
+    still: Still<'_>,
+    connect: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
     let mut name = [0; 64];
     let folder = written(&mut name, format_args!("/proc/{process}/cwd\0"));
     // SAFETY: the child makes system calls, and ends. Names and addresses live as long as the calls.
@@ -156,9 +176,7 @@ fn as_account(account: u32, process: pid_t, socket: &OwnedFd, address: &[u8], st
                 && libc::setresgid(account, account, account) == 0
                 && libc::setresuid(account, account, account) == 0;
             let error = match is_there && is_account {
-                true => connect_patiently(socket, address)
-                    .err()
-                    .map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO)),
+                true => connect().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO)),
                 false => libc::EACCES,
             };
             libc::_exit(error);
