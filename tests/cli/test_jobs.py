@@ -227,6 +227,17 @@ class TestJobs:
         ]:
             assert why in grid.error("bob", *words)
 
+    def test_a_program_that_is_ended_for_a_limit_leaves_its_log(self, grid: Site) -> None:
+        grid.join("small", grid.invite(), "--memory", "512MiB", "--label", "small")
+        program = "print('begun', flush=True); kept = [bytes([1]) * (1 << 20) for _ in range(2000)]"
+        number = submit(grid, "--needs", "label=small", "--", "python3", "-c", program)
+        found = ended(grid, number)
+        assert "its program used more than the 268.4 MB of memory that its machine gives it" in found["why"]
+        assert grid.call("bob", "logs", str(number)).stdout == "begun\n"
+        (process,) = found["processes"]
+        assert process["outcome"]["ended"] > process["outcome"]["began"]
+        grid.kill("small")
+
 
 def _sleepers(word: str) -> list[str]:
     found = []

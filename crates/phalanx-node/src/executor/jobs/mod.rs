@@ -186,7 +186,8 @@ impl Jobs {
 
     /// Whether no run is left.
     pub fn have_ended(&self) -> bool {
-        lock(&self.0.state).running.is_empty()
+        let state = lock(&self.0.state);
+        state.workers == state.idle // runs that were given back are still being ended
     }
 
     fn begin(&self, user: &str, job: u64, spec: Spec, runs: Vec<(u32, u32)>) {

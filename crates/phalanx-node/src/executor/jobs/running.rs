@@ -131,24 +131,37 @@ impl Shared {
         let bars = self.settings.cage.around_view(Some(folder.path()), folder.account(), folder.memory(), &[], view)?;
         outcome.began = now();
         let until = task.spec.time_limit.map(|limit| Instant::now() + Duration::from_secs(limit.into()));
+        let done = self.run_commands(task, running, (&folder, &bars), until, used);
+        outcome.ended = now();
+        if running.is_stopped() || matches!(done, Err(Failure::Machine(_))) {
+            return done;
+        }
+        self.bring_streams(task, running, outcome)?; // also of a program that was ended for a limit
+        let exit = done?;
+        match self.bring_outputs(task, running, &folder) {
+            Ok(outputs) => outcome.outputs = outputs,
+            // The error of the command says more than an error about outputs that it has not written.
+            Err(Failure::User(_)) if exit != Exit::Code(0) => {}
+            Err(failure) => return Err(failure),
+        }
+        Ok(exit)
+    }
+
+    /// Runs the commands one after the other, up to the first that fails.
+    fn run_commands(
+        &self,
+        task: &Task,
+        running: &Running,
+        within: (&Folder, &Bars),
+        until: Option<Instant>,
+        used: &mut Used,
+    ) -> Result<Exit, Failure> {
         let mut exit = Exit::Code(0);
         for words in &task.spec.commands {
-            exit = self.run_command(task, running, (&folder, &bars), words, until, used)?;
+            exit = self.run_command(task, running, within, words, until, used)?;
             if exit != Exit::Code(0) {
                 break;
             }
-        }
-        outcome.ended = now();
-        if running.is_stopped() {
-            return Ok(exit);
-        }
-        let ended_well = exit == Exit::Code(0);
-        self.bring_streams(task, running, outcome)?;
-        match self.bring_outputs(task, running, &folder) {
-            Ok(outputs) => outcome.outputs = outputs,
-            // The failure of the command is more useful to the user than the failure to bring its outputs.
-            Err(Failure::User(_)) if !ended_well => {}
-            Err(failure) => return Err(failure),
         }
         Ok(exit)
     }

@@ -2,6 +2,7 @@
 
 use super::running::{Failure, Running};
 use super::{MOST_CACHED, Shared, Task};
+use crate::contents::Store;
 use crate::scratch::Folder;
 use phalanx_core::wire::jobs::{Content, Digest};
 use phalanx_net::sync::lock;
@@ -36,22 +37,36 @@ impl Shared {
     fn cached(&self, task: &Task, running: &Running, digest: Digest, bytes: u64) -> Result<File, Failure> {
         let cache = self.cache()?;
         let turn = lock(&self.fetching).entry(digest).or_default().clone();
-        let _alone = lock(&turn);
-        if !cache.uses(&task.user, &digest) {
-            cache.shrink(MOST_CACHED.saturating_sub(bytes));
-            self.bring(running, |contents| {
-                let mut incoming = cache.begin(&task.user, digest, bytes)?;
-                if incoming.at() > 0 && !incoming.is_whole() {
-                    incoming.restart()?;
-                }
-                match incoming.is_whole() {
-                    true => Ok(()),
-                    false => contents.get(&task.user, digest, bytes, &mut incoming),
-                }
-            })?;
-        }
+        let fetched = {
+            let _alone = lock(&turn);
+            if cache.uses(&task.user, &digest) { Ok(()) } else { self.fetch(task, running, &cache, (digest, bytes)) }
+        };
         lock(&self.fetching).remove(&digest);
+        fetched?;
         Ok(cache.read(&task.user, &digest)?)
+    }
+}
+
+impl Shared {
+    /// Fetches an input from the hub.
+    fn fetch(&self, task: &Task, running: &Running, cache: &Store, input: (Digest, u64)) -> Result<(), Failure> {
+        let (digest, bytes) = input;
+        if bytes > MOST_CACHED {
+            return Err(Failure::User(format!(
+                "an input has {bytes} bytes, and a machine keeps {MOST_CACHED} of inputs: divide it into several jobs"
+            )));
+        }
+        cache.shrink(MOST_CACHED - bytes);
+        self.bring(running, |contents| {
+            let mut incoming = cache.begin(&task.user, digest, bytes)?;
+            if incoming.at() > 0 && !incoming.is_whole() {
+                incoming.restart()?;
+            }
+            match incoming.is_whole() {
+                true => Ok(()),
+                false => contents.get(&task.user, digest, bytes, &mut incoming),
+            }
+        })
     }
 }
 
