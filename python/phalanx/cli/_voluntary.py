@@ -73,7 +73,7 @@ OPTIONS = (
         default=None,
         help="--when-idle: work only while nobody uses this machine. A key or a movement of the mouse ends what users "
         "run here. On battery and on metered networks it works for nobody. --always: work whenever the executor runs. "
-        "[default: as before; at first --always]",
+        "[default: as before, if no option says when; at first --always]",
     ),
     click.option(
         "--idle-after",
@@ -94,7 +94,7 @@ OPTIONS = (
         callback=_read_hours,
         metavar="FROM-TO",
         help="Work only at these hours, like 22:00-07:00, local time (may be repeated); '' for any. "
-        "[default: as before]",
+        "[default: as before, if no option says when]",
     ),
     click.option("--on-battery", is_flag=True, help="With --when-idle: also work on battery."),
     click.option("--on-metered", is_flag=True, help="With --when-idle: also work on a metered network."),

@@ -65,6 +65,7 @@ def _fetch(url: str, path: Path) -> None:
 
 def _run(executor: dict[str, Any], folder: Path, number: int) -> dict[str, Any]:
     streams = {name: folder / f"{name}.{number}" for name in ("stdout", "stderr")}
+    shown = {name: Path(executor.get(name) or file) for name, file in streams.items()}
     began = _now()
     try:
         with ExitStack() as opened:
@@ -80,12 +81,12 @@ def _run(executor: dict[str, Any], folder: Path, number: int) -> dict[str, Any]:
                 check=False,
             ).returncode
     except OSError as error:
-        exit_code, words = NOT_RUN, f"{error}\n"
-        streams["stderr"].write_text(words)
+        exit_code, shown = NOT_RUN, streams
+        streams["stderr"].write_text(f"{error}\n")
     exit_code = exit_code if exit_code >= 0 else BY_SIGNAL - exit_code
     log = {"start_time": began, "end_time": _now(), "exit_code": exit_code}
     for name, file in streams.items():
-        log[name] = _tail(Path(executor.get(name) or file) if exit_code != NOT_RUN else file)
+        log[name] = _tail(shown[name])
         file.unlink(missing_ok=True)
     return log
 
