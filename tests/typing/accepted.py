@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 import phalanx as px
 from phalanx.words import Level
 from typing_extensions import assert_type
@@ -30,7 +28,7 @@ def compute(manager: px.Manager) -> None:
 
 
 def submit(manager: px.Manager) -> None:
-    assert_type(manager.submit(parse, "1"), Future[float])
+    assert_type(manager.submit(parse, "1"), px.manager.AwaitableFuture[float])
     assert_type(manager.submit(parse, line="1").result(), float)
     assert_type(list(manager.map(parse, ["1"])), list[float])
     assert_type(list(manager.map(divide, [2], [3], buffersize=4)), list[float])

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from phalanx import _native
+from phalanx._shown import card, named, safe
 from phalanx.errors import SpaceError
 from phalanx.hosts import with_port
 from phalanx.space import _futures, _serve
@@ -984,7 +985,22 @@ class Space:
         return _again, (self.shared_name(), {"objects": self._again["objects"]}, given)
 
     def __repr__(self) -> str:
-        return f"Space({self._address!r})" if self._address else "Space()"
+        return safe(lambda: f"Space({self._address!r})" if self._address else "Space()", "Space(…)")
+
+    def _repr_html_(self) -> str:
+        return safe(self._card, "<div>Space</div>")
+
+    def _card(self) -> str:
+        """The address and, of a space in this process, its counts. No other machine is asked."""
+        engine, address = self._engine, self._address
+        names = address if isinstance(address, tuple) else [self._served or address or "in this process"]
+        facts: list[tuple[str, object]] = [("at", named([str(name) for name in names]))]
+        if isinstance(engine, ClosedEngine):
+            facts.append(("state", "closed"))
+        elif isinstance(engine, _native.LocalSpace):
+            info = SpaceInfo.of(engine.info())
+            facts += [("tuples", info.tuples), ("waiting requests", info.takers + info.readers)]
+        return card("Space", facts)
 
     def _put(self, fields: Fields) -> None:
         self._engine.out(fields, None, None, None, None, None)
