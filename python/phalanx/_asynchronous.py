@@ -33,6 +33,16 @@ class AwaitableFuture(Future[T]):
     """A :class:`concurrent.futures.Future` that can be awaited: ``await manager.submit(function)``.
 
     If the awaiting asyncio task is cancelled, the call is cancelled, as by :meth:`cancel`.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import phalanx as px
+    >>> async def main():
+    ...     async with px.Manager(contract=px.ParDegree(1)) as manager:
+    ...         return await manager.submit(pow, 2, 5)
+    >>> asyncio.run(main())
+    32
     """
 
     def __await__(self) -> Generator[Any, None, T]:

@@ -235,7 +235,7 @@ class NotebookBar:
 def rate(each_second: float) -> str:
     """A rate in three digits, like ``0.25`` or ``1.2k``."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
-        if each_second >= size:
+        if each_second >= size * 0.9995:  # 999.5 would be written as 1e+03
             return f"{each_second / size:.3g}{unit}"
     return f"{each_second:.3g}"
 
