@@ -22,6 +22,7 @@ from phalanx._grids import JoinedHosts, machines_of, names_grid
 from phalanx._mapping import buffered
 from phalanx._outcomes import failure, stage_code, unreadable
 from phalanx._output import Output, shower
+from phalanx._packages import Packages
 from phalanx._program import program_token
 from phalanx._progress import bar_for, shown, total_of
 from phalanx._prologue import Prologue
@@ -79,6 +80,7 @@ class ManagerOptions(TypedDict, total=False):
     output: Output
     delegate: Delegate | None
     needs: Needs | None
+    packages: Iterable[StrPath] | StrPath
 
 
 class MapOptions(TypedDict, total=False):
@@ -134,6 +136,9 @@ class Manager(Executor):
     needs
         What each machine must have, as :func:`phalanx.needs` makes it. The manager recruits only at members of a joined
         grid that have it, also of those that come later.
+    packages
+        Packages of the user's own that interpreters import: folders, ``.py`` files, and wheels of pure Python. Each
+        machine unpacks them once, into a folder that goes with the program.
 
     Raises
     ------
@@ -143,6 +148,8 @@ class Manager(Executor):
         No interpreter can be recruited, or no member has what is needed. The error says what each one lacks.
     IdentityError
         The identity is missing or refused.
+    StagingError
+        One of the packages is no package of pure Python, or they are too large.
 
     Examples
     --------
@@ -167,6 +174,7 @@ class Manager(Executor):
         output: Output = None,
         delegate: Delegate | None = "given",
         needs: Needs | None = None,
+        packages: Iterable[StrPath] | StrPath = (),
     ) -> None:
         if delegate is not None:
             check_word("delegate", delegate, DELEGATES, PhalanxError)
@@ -184,6 +192,7 @@ class Manager(Executor):
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         prologue = None if initializer is None else stage_code((initializer, tuple(initargs)))
+        staged = Packages.read(packages) if packages else None
         addresses, interpreters = _addresses(where), interpreters_of(contract)
         if addresses is None and interpreters is not None and interpreters > MOST_LOCAL:
             raise ContractError(f"{interpreters} interpreters on one machine are more than {MOST_LOCAL}")
@@ -217,6 +226,8 @@ class Manager(Executor):
         )
         for service in SERVICES_OF[delegate] if addresses is not None and delegate is not None else ():
             native.delegate(service, None)
+        if staged is not None:
+            native = staged.in_front_of(native, here=addresses is None)
         self._native = native if prologue is None else cast("_native.Manager", Prologue(native, prologue))
         self._submissions = Submissions(self._native)
         # A manager that was garbage-collected still answers what was submitted, as the standard library's executors do.

@@ -76,7 +76,7 @@ MODULES = {
     ],
     "python": [
         "_native",
-        "_atomic _call _copying _progress _shown errors summary words",
+        "_atomic _call _copying _progress _shown _temporary _unpacking errors summary words",
         "_course members",
         "_asynchronous _identities arrays hosts profile requirements security status",
         "_pickling _refusals _voluntary lan",
@@ -85,7 +85,7 @@ MODULES = {
         "_futures _instructions _output _program _tokens contracts setups",
         "_accounts _commands _folding _staying skeletons",
         "_cage _compile _interpreter _outcomes _prologue _results _stream",
-        "_runs _staging",
+        "_packages _runs _staging",
         "_mapping",
         "_submissions launching",
         "manager",
