@@ -33,6 +33,7 @@ from phalanx._shown import card, counted, named, safe
 from phalanx._stream import item, open_stream
 from phalanx._submissions import Submissions
 from phalanx._tokens import Code, pack, pack_each, unpack
+from phalanx._waiting import waits_for_machines
 from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpreters_of
 from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, Lan
@@ -81,6 +82,7 @@ class ManagerOptions(TypedDict, total=False):
     delegate: Delegate | None
     needs: Needs | None
     packages: Iterable[StrPath] | StrPath
+    wait: float
 
 
 class MapOptions(TypedDict, total=False):
@@ -139,6 +141,9 @@ class Manager(Executor):
     packages
         Packages of the user's own that interpreters import: folders, ``.py`` files, and wheels of pure Python. Each
         machine unpacks them once, into a folder that goes with the program.
+    wait
+        Seconds to wait for the first interpreter, if no machine is there yet or others use all places. What is waited
+        for, and the place in the queue, are told in the log ``phalanx``. With 0, the manager does not wait.
 
     Raises
     ------
@@ -159,6 +164,7 @@ class Manager(Executor):
     [1, 2]
     """
 
+    @waits_for_machines
     def __init__(
         self,
         where: Where = None,
@@ -175,6 +181,7 @@ class Manager(Executor):
         delegate: Delegate | None = "given",
         needs: Needs | None = None,
         packages: Iterable[StrPath] | StrPath = (),
+        wait: float = 0.0,
     ) -> None:
         if delegate is not None:
             check_word("delegate", delegate, DELEGATES, PhalanxError)

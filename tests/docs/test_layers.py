@@ -77,7 +77,7 @@ MODULES = {
     "python": [
         "_native",
         "_atomic _call _copying _progress _shown _temporary _unpacking errors summary words",
-        "_course members",
+        "_course _waiting members",
         "_asynchronous _identities arrays hosts profile requirements security status",
         "_pickling _refusals _voluntary lan",
         "_grids",
