@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from phalanx._shown import safe
 
 if TYPE_CHECKING:
     from phalanx import _native
     from phalanx._progress import Bar
+
+
+#: Maximum characters of a program's name.
+LONGEST_NAME = 80
 
 
 class Course:
@@ -14,16 +21,16 @@ class Course:
 
     Parameters
     ----------
-    program
-        Its name.
+    name
+        Returns its name. That may be long, or even fail, for a program that is nested deep.
     total
         The number of tasks, if it is known.
     bar
         What shows the progress, if that was asked for.
     """
 
-    def __init__(self, program: str, total: int | None, bar: Bar | None = None) -> None:
-        self.program = program
+    def __init__(self, name: Callable[[], str], total: int | None, bar: Bar | None = None) -> None:
+        self._name = name
         self.total = total
         #: Results that were received. A part of the last ones may not have been read yet.
         self.received = 0
@@ -33,6 +40,12 @@ class Course:
         self.is_complete = False
         self._bar = bar
         self._mailbox: _native.Mailbox | None = None
+
+    @property
+    def program(self) -> str:
+        """The name of the program, shortened."""
+        name = safe(self._name, "a program")
+        return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
     def begin(self, mailbox: _native.Mailbox) -> None:
         """The first result is asked for. They come to this mailbox."""

@@ -11,7 +11,7 @@ from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from phalanx._shown import card, safe
+from phalanx._shown import card, counted, safe
 
 if TYPE_CHECKING:
     from phalanx._course import Course
@@ -117,7 +117,7 @@ class Results(Generator[R, None, None], Generic[R]):
         """How far the computation is, like ``3 of 10 came, running``."""
         course, state = self._course, getgeneratorstate(self._results)
         if state == GEN_CREATED:
-            return "not begun" if course.total is None else f"{course.total} tasks, not begun"
+            return "not begun" if course.total is None else f"{counted(course.total, 'task')}, not begun"
         came = f"{course.received} came" if course.total is None else f"{course.received} of {course.total} came"
         if state != GEN_CLOSED:
             return f"{came}, running"

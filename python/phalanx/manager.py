@@ -323,7 +323,7 @@ class Manager(Executor):
         code = stage_code(compiled.code)
         options = {"ordered": ordered, "stragglers": stragglers}
         account = Account(self._native.summary)
-        course = Course(name_of(program), _size(tasks), bar_for(progress))
+        course = Course(partial(name_of, program), _size(tasks), bar_for(progress))
         return Results(self._results(code, compiled, tasks, options, account, course), account, course)
 
     def _results(
@@ -475,7 +475,7 @@ class Manager(Executor):
         if bar is not None:
             total = total_of(iterables)
             results = self.map(fn, *iterables, timeout=timeout, chunksize=chunksize, buffersize=buffersize)
-            return shown(results, name_of(fn), total, bar)
+            return shown(results, safe(partial(name_of, fn), "map"), total, bar)
         if buffersize is None:
             return self._submissions.map(fn, iterables, timeout, chunksize)
         if not isinstance(buffersize, int):

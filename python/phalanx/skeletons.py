@@ -8,7 +8,7 @@ which order instructions are fired. The docstring of each skeleton gives its seq
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Union
+from typing import Any, Union, overload
 
 from phalanx.errors import ProgramError
 from phalanx.security import Marks, marks_of, read_mark
@@ -68,6 +68,12 @@ class Farm(Skeleton):
     Farm(pow, setup=<lambda>)
     """
 
+    @overload
+    def __init__(self, program: Program, *, secure: Mark | None = None) -> None: ...
+    @overload
+    def __init__(
+        self, program: Callable[[Any, Any], Any], *, setup: Callable[[], Any], secure: Mark | None = None
+    ) -> None: ...
     def __init__(
         self, program: Function | Skeleton, *, setup: Callable[[], Any] | None = None, secure: Mark | None = None
     ) -> None:

@@ -174,9 +174,9 @@ def test_what_is_no_function_is_refused(wrong: Any) -> None:
         px.per_interpreter(wrong)
     if wrong is not None:
         with pytest.raises(px.errors.ProgramError, match="cannot be called"):
-            px.Farm(tasks.double, setup=wrong)
+            px.Farm(pow, setup=wrong)
     with pytest.raises(px.errors.ProgramError, match=r"give it to the px.Farm\(function, setup=…\) inside of it"):
-        px.Farm(px.Pipeline(tasks.double), setup=int)
+        px.Farm(px.Pipeline(tasks.double), setup=int)  # type: ignore[call-overload]
 
 
 def test_a_module_that_travels_by_value(manager: px.Manager) -> None:

@@ -119,6 +119,18 @@ def test_names_are_escaped() -> None:
     assert not set(re.findall(r"<([a-z]+)", card)) & {"i", "u", "b", "a"}
 
 
+def test_programs_that_are_nested_deep_have_short_names(manager: px.Manager) -> None:
+    deep: Any = tasks.increment
+    for _ in range(2000):
+        deep = px.Farm(px.Pipeline(deep))
+    results = manager.compute(deep, [1])
+    assert re.fullmatch(r"<Results of (a program|Farm\(Pipeline\(.{60,}…): 1 task, not begun>", repr(results))
+    assert list(results) == [2]
+    wide = repr(manager.compute(px.Pipeline(*[tasks.increment] * 100), []))
+    assert len(wide) < 150
+    assert "…" in wide
+
+
 @pytest.mark.parametrize("kind", [px.Manager, px.Space, px.manager.Results])
 def test_what_was_never_made_can_be_shown(kind: Any) -> None:
     broken = kind.__new__(kind)

@@ -27,6 +27,20 @@ def compute(manager: px.Manager) -> None:
     manager.compute(px.Graph({"a": (parse, "task"), "b": (lambda x, y: x, "a", "a")}, result="b"), ["1"])
 
 
+async def read(manager: px.Manager, space: px.Space) -> None:
+    assert_type([each async for each in manager.compute(parse, ["1"], progress=True)], list[float])
+    assert_type(await manager.submit(parse, "1"), float)
+    await space.in_future("a")
+    async with px.Manager(wait=3, packages=["./shop"]) as own:
+        assert_type(own, px.Manager)
+
+
+def state() -> None:
+    load = px.per_interpreter(lambda: 3)
+    assert_type(load(), int)
+    px.Farm(divide, setup=load)
+
+
 def submit(manager: px.Manager) -> None:
     assert_type(manager.submit(parse, "1"), px.manager.AwaitableFuture[float])
     assert_type(manager.submit(parse, line="1").result(), float)

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from phalanx import _native
+from phalanx._asynchronous import AwaitableFuture
 from phalanx._shown import card, named, safe
 from phalanx.errors import SpaceError
 from phalanx.hosts import with_port
@@ -795,7 +796,7 @@ class Space:
         select: Select = (),
         where: Query | None = None,
         transaction: Transaction | None = None,
-    ) -> Future[Fields]:
+    ) -> AwaitableFuture[Fields]:
         """Begins to take a tuple and returns at once (Blossom's prefetch, paper 002).
 
         The tuple is taken for good when ``result()`` returns it. A future that is cancelled or garbage-collected takes
@@ -809,7 +810,7 @@ class Space:
         Returns
         -------
         concurrent.futures.Future
-            Its result is the tuple. It raises SpaceTimeoutError after ``timeout`` seconds.
+            Its result is the tuple. It can be awaited. It raises SpaceTimeoutError after ``timeout`` seconds.
         """
         request = (template, True, selectors(select), where, self._inside(transaction), timeout)
         return _futures.TupleFuture(self._engine, request, repr(self))
@@ -821,7 +822,7 @@ class Space:
         select: Select = (),
         where: Query | None = None,
         transaction: Transaction | None = None,
-    ) -> Future[Fields]:
+    ) -> AwaitableFuture[Fields]:
         """Begins to read a tuple and returns at once.
 
         Parameters
@@ -832,7 +833,7 @@ class Space:
         Returns
         -------
         concurrent.futures.Future
-            Its result is the tuple, which stays in the space.
+            Its result is the tuple, which stays in the space. It can be awaited.
         """
         request = (template, False, selectors(select), where, self._inside(transaction), timeout)
         return _futures.TupleFuture(self._engine, request, repr(self))
