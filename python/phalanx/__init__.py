@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from phalanx.manager import Results as Results
     from phalanx.requirements import needs
     from phalanx.security import Rules, secure_code, secure_data
+    from phalanx.setups import per_interpreter
     from phalanx.skeletons import Farm, Graph, Loop, Map, Pipeline, Reduce, Scan
     from phalanx.space import ANY as ANY
     from phalanx.space import Event as Event
@@ -95,6 +96,7 @@ _HOMES = {
     "manager": "Manager",
     "requirements": "needs",
     "security": "Rules secure_code secure_data",
+    "setups": "per_interpreter",
     "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
     "space": "Space",
     "transfer": "Files copy sync",
@@ -143,6 +145,7 @@ __all__ = [
     "errors",
     "mpirun",
     "needs",
+    "per_interpreter",
     "profile",
     "read_only",
     "secure_code",

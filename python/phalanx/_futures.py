@@ -5,10 +5,10 @@ from __future__ import annotations
 import _thread
 import sys
 import threading
-from concurrent.futures import Future
 from concurrent.futures._base import CANCELLED, FINISHED, LOGGER, PENDING, RUNNING
 from typing import Any, Protocol
 
+from phalanx._asynchronous import AwaitableFuture
 from phalanx._atomic import at_once
 
 if sys.version_info >= (3, 11):
@@ -47,7 +47,7 @@ class Collector(Protocol):
         """Collects until the future is done or the time is over. Returns the remaining time in seconds."""
 
 
-class Submitted(Future[Any]):
+class Submitted(AwaitableFuture[Any]):
     """A future whose waiting reader collects outcomes itself, which saves a thread switch."""
 
     # Class attributes, because most futures never change them. Setting them per future would cost a tenth of a submit.

@@ -376,8 +376,8 @@ def staging_error(error: BaseException, machine: str, what: str) -> StagingError
     """The error that says which machine cannot use ``what``, and which module it lacks."""
     if isinstance(error, ModuleNotFoundError):
         return StagingError(
-            f"{machine} lacks the module {error.name!r} that {what} needs: install it there, or send it along with "
-            "cloudpickle.register_pickle_by_value"
+            f"{machine} lacks the module {error.name!r} that {what} needs: install it there, or send it along, as "
+            "in px.Manager(packages=[FOLDER])"
         )
     if type(error).__name__ == "AuthenticationError":
         return StagingError(

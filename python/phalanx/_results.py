@@ -5,11 +5,16 @@ This module does without dataclasses, because they are slow to import and most p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import suppress
+from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from phalanx._shown import card, counted, safe
+
 if TYPE_CHECKING:
+    from phalanx._course import Course
     from phalanx.summary import Bill
 
 R = TypeVar("R")
@@ -43,6 +48,9 @@ class Account:
 class Results(Generator[R, None, None], Generic[R]):
     """The results of a computation: a generator, with the bill of the computation.
 
+    ``async for`` reads them too. A computation that is read so ends when the ``async for`` is left, also when its
+    asyncio task is cancelled. Read the results in one of both ways, not in both.
+
     Examples
     --------
     >>> import phalanx as px
@@ -54,9 +62,10 @@ class Results(Generator[R, None, None], Generic[R]):
 
     # The generator refers to the account, not to this object. So there is no reference cycle, and the computation ends
     # at once when the user drops the results.
-    def __init__(self, results: Generator[R, None, None], account: Account) -> None:
+    def __init__(self, results: Generator[R, None, None], account: Account, course: Course) -> None:
         self._results = results
         self._account = account
+        self._course = course
 
     @property
     def bill(self) -> Bill:
@@ -83,3 +92,33 @@ class Results(Generator[R, None, None], Generic[R]):
     def close(self) -> None:
         """Ends the computation. Unread results are dropped."""
         self._results.close()
+
+    def __aiter__(self) -> AsyncGenerator[R, None]:
+        from phalanx._asynchronous import read
+
+        return read(self._results, self._course)
+
+    async def aclose(self) -> None:
+        """:meth:`close` for :func:`contextlib.aclosing`."""
+        self._course.stop()
+        with suppress(ValueError):  # its thread reads, and ends it
+            self._results.close()
+
+    def __repr__(self) -> str:
+        return safe(lambda: f"<Results of {self._course.program}: {self._state()}>", "<Results>")
+
+    def _repr_html_(self) -> str:
+        return safe(self._card, "<div>Results</div>")
+
+    def _card(self) -> str:
+        return card("Results", [("program", self._course.program), ("results", self._state())])
+
+    def _state(self) -> str:
+        """How far the computation is, like ``3 of 10 came, running``."""
+        course, state = self._course, getgeneratorstate(self._results)
+        if state == GEN_CREATED:
+            return "not begun" if course.total is None else f"{counted(course.total, 'task')}, not begun"
+        came = f"{course.received} came" if course.total is None else f"{course.received} of {course.total} came"
+        if state != GEN_CLOSED:
+            return f"{came}, running"
+        return f"{came}, complete" if course.is_complete else f"{came}, ended before the last one"

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future
 from functools import partial
 from itertools import chain
 from time import monotonic, perf_counter, sleep
@@ -69,7 +68,7 @@ class Submissions:
         self.closed = False
         atexit.register(self._end_with_program)
 
-    def submit(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Submitted:
         """A future of the call."""
         if os.getpid() != self._pid:
             self.check_process()

@@ -204,8 +204,8 @@ class Grid:
         Parameters
         ----------
         **options
-            ``contract``, ``patience``, ``journal``, ``initializer``, ``initargs``, ``output``, ``delegate`` and
-            ``needs``, as for :class:`phalanx.Manager`, which also tells what is raised.
+            ``contract``, ``patience``, ``journal``, ``initializer``, ``initargs``, ``output``, ``delegate``, ``needs``,
+            ``packages`` and ``wait``, as for :class:`phalanx.Manager`, which also tells what is raised.
 
         Returns
         -------

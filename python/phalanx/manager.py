@@ -7,37 +7,44 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sized
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, overload
 
 from phalanx import _native
+from phalanx._asynchronous import AwaitableFuture as AwaitableFuture
+from phalanx._asynchronous import end
 from phalanx._compile import Compiled, compile_program
+from phalanx._course import Course
 from phalanx._grids import JoinedHosts, machines_of, names_grid
 from phalanx._mapping import buffered
 from phalanx._outcomes import failure, stage_code, unreadable
 from phalanx._output import Output, shower
+from phalanx._packages import Packages
 from phalanx._program import program_token
+from phalanx._progress import bar_for, shown, total_of
 from phalanx._prologue import Prologue
 from phalanx._reach import Reach
 from phalanx._results import Account
 from phalanx._results import Results as Results
+from phalanx._shown import card, counted, named, safe
 from phalanx._stream import item, open_stream
 from phalanx._submissions import Submissions
 from phalanx._tokens import Code, pack, pack_each, unpack
+from phalanx._waiting import waits_for_machines
 from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpreters_of
 from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, Lan
 from phalanx.lan import LanHosts
 from phalanx.requirements import Needs
 from phalanx.security import Rules, leads_elsewhere
-from phalanx.skeletons import Program, Skeleton
+from phalanx.skeletons import Program, Skeleton, name_of
 from phalanx.words import DELEGATES, SERVICES_OF, Delegate, Policy, StrPath, check_word
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from phalanx.summary import Summary
 
@@ -74,6 +81,8 @@ class ManagerOptions(TypedDict, total=False):
     output: Output
     delegate: Delegate | None
     needs: Needs | None
+    packages: Iterable[StrPath] | StrPath
+    wait: float
 
 
 class MapOptions(TypedDict, total=False):
@@ -82,12 +91,14 @@ class MapOptions(TypedDict, total=False):
     timeout: float | None
     chunksize: int | None
     buffersize: int | None
+    progress: bool | str
 
 
 class Manager(Executor):
     """Recruits interpreters, computes programs on them, and releases them when it is closed (paper 000, section 2).
 
-    It is a context manager, and a :class:`concurrent.futures.Executor`.
+    It is a context manager, and a :class:`concurrent.futures.Executor`. ``async with`` ends it without stopping the
+    event loop meanwhile.
 
     Parameters
     ----------
@@ -127,6 +138,12 @@ class Manager(Executor):
     needs
         What each machine must have, as :func:`phalanx.needs` makes it. The manager recruits only at members of a joined
         grid that have it, also of those that come later.
+    packages
+        Packages of the user's own that interpreters import: folders, ``.py`` files, and wheels of pure Python. Each
+        machine unpacks them once, into a folder that goes with the program.
+    wait
+        Seconds to wait for the first interpreter, if no machine is there yet or others use all places. What is waited
+        for, and the place in the queue, are told in the log ``phalanx``. With 0, the manager does not wait.
 
     Raises
     ------
@@ -136,6 +153,8 @@ class Manager(Executor):
         No interpreter can be recruited, or no member has what is needed. The error says what each one lacks.
     IdentityError
         The identity is missing or refused.
+    StagingError
+        One of the packages is no package of pure Python, or they are too large.
 
     Examples
     --------
@@ -145,6 +164,7 @@ class Manager(Executor):
     [1, 2]
     """
 
+    @waits_for_machines
     def __init__(
         self,
         where: Where = None,
@@ -160,6 +180,8 @@ class Manager(Executor):
         output: Output = None,
         delegate: Delegate | None = "given",
         needs: Needs | None = None,
+        packages: Iterable[StrPath] | StrPath = (),
+        wait: float = 0.0,
     ) -> None:
         if delegate is not None:
             check_word("delegate", delegate, DELEGATES, PhalanxError)
@@ -177,6 +199,7 @@ class Manager(Executor):
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         prologue = None if initializer is None else stage_code((initializer, tuple(initargs)))
+        staged = Packages.read(packages) if packages else None
         addresses, interpreters = _addresses(where), interpreters_of(contract)
         if addresses is None and interpreters is not None and interpreters > MOST_LOCAL:
             raise ContractError(f"{interpreters} interpreters on one machine are more than {MOST_LOCAL}")
@@ -188,6 +211,7 @@ class Manager(Executor):
         if addresses is not None:
             leads_elsewhere(self)
         self._contract = contract
+        self._where = named(addresses)
         native = _native.Manager(
             addresses=addresses,
             grid=_growing(where),
@@ -209,6 +233,8 @@ class Manager(Executor):
         )
         for service in SERVICES_OF[delegate] if addresses is not None and delegate is not None else ():
             native.delegate(service, None)
+        if staged is not None:
+            native = staged.in_front_of(native, here=addresses is None)
         self._native = native if prologue is None else cast("_native.Manager", Prologue(native, prologue))
         self._submissions = Submissions(self._native)
         # A manager that was garbage-collected still answers what was submitted, as the standard library's executors do.
@@ -222,14 +248,32 @@ class Manager(Executor):
 
     @overload
     def compute(
-        self, program: Callable[[A], T], tasks: Iterable[A], *, ordered: bool = True, stragglers: bool = True
+        self,
+        program: Callable[[A], T],
+        tasks: Iterable[A],
+        *,
+        ordered: bool = True,
+        stragglers: bool = True,
+        progress: bool | str = False,
     ) -> Results[T]: ...
     @overload
     def compute(
-        self, program: Skeleton, tasks: Iterable[Any], *, ordered: bool = True, stragglers: bool = True
+        self,
+        program: Skeleton,
+        tasks: Iterable[Any],
+        *,
+        ordered: bool = True,
+        stragglers: bool = True,
+        progress: bool | str = False,
     ) -> Results[Any]: ...
     def compute(
-        self, program: Program, tasks: Iterable[Any], *, ordered: bool = True, stragglers: bool = True
+        self,
+        program: Program,
+        tasks: Iterable[Any],
+        *,
+        ordered: bool = True,
+        stragglers: bool = True,
+        progress: bool | str = False,
     ) -> Results[Any]:
         """Computes ``program`` on every task of a stream (paper 000, section 2).
 
@@ -248,12 +292,15 @@ class Manager(Executor):
         stragglers
             Whether a task is fired a second time elsewhere when a much slower interpreter holds it and all others wait
             for it. The first result wins. Use ``False`` for functions that should not run twice without need.
+        progress
+            Whether a terminal or a notebook shows a bar with the results that came, their rate and the time left. A
+            text is the name beside the bar. Elsewhere nothing is shown.
 
         Returns
         -------
         Results
-            A generator of the results. An exception that a task raises is raised in its place, with a
-            :class:`RemoteTraceback` as its cause.
+            A generator of the results, for ``for`` and ``async for``. An exception that a task raises is raised in its
+            place, with a :class:`RemoteTraceback` as its cause.
 
         Raises
         ------
@@ -276,26 +323,36 @@ class Manager(Executor):
         code = stage_code(compiled.code)
         options = {"ordered": ordered, "stragglers": stragglers}
         account = Account(self._native.summary)
-        return Results(self._results(code, compiled, tasks, options, account), account)
+        course = Course(partial(name_of, program), _size(tasks), bar_for(progress))
+        return Results(self._results(code, compiled, tasks, options, account, course), account, course)
 
     def _results(
-        self, code: Code, compiled: Compiled, tasks: Iterable[Any], options: dict[str, bool], account: Account
+        self,
+        code: Code,
+        compiled: Compiled,
+        tasks: Iterable[Any],
+        options: dict[str, bool],
+        account: Account,
+        course: Course,
     ) -> Generator[Any, None, None]:
         native, mailbox = self._native, _native.Mailbox()
         staged = compiled.stage(native, code)
         run = native.open(staged, mailbox, ahead=AHEAD, spare=SPARE, contract=True, size=_size(tasks), **options)
         stream = open_stream(native, run, tasks, pack if compiled.is_chain else pack_each)
         try:
-            while True:
+            course.begin(mailbox)
+            while not course.is_stopped:
                 stream.feed()
                 for _, kind, first, what in native.take(mailbox, stream.patience, True):
                     if kind == "results":
+                        course.came(what[0])
                         try:
                             yield from unpack(what)
                         except Exception as error:
                             raise unreadable(error) from error
                     elif kind == "ended":
                         stream.check()
+                        course.complete()
                         return
                     elif kind == "unmet" and isinstance(self._contract, Throughput | Deadline):
                         warnings.warn(self._contract.unmet(*what), ContractWarning, stacklevel=2)
@@ -307,8 +364,9 @@ class Manager(Executor):
             native.close_run(run)
             native.forget(staged)
             account.close()
+            course.end()
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> AwaitableFuture[T]:
         """Calls ``fn(*args, **kwargs)`` at an interpreter.
 
         Parameters
@@ -319,7 +377,7 @@ class Manager(Executor):
         Returns
         -------
         concurrent.futures.Future
-            Its result is what ``fn`` returns.
+            Its result is what ``fn`` returns. It can be awaited: ``await manager.submit(…)``.
 
         Raises
         ------
@@ -363,6 +421,7 @@ class Manager(Executor):
         timeout: float | None = None,
         chunksize: int | None = None,
         buffersize: int | None = None,
+        progress: bool | str = False,
     ) -> Generator[T, None, None]:
         """Calls ``fn`` with the items of all iterables, as :meth:`concurrent.futures.Executor.map`.
 
@@ -383,6 +442,8 @@ class Manager(Executor):
         buffersize
             The maximum number of calls whose results were not read, as in Python 3.14. The iterables are then read as
             the results are read.
+        progress
+            As for :meth:`compute`, with a bar that counts the results that were read.
 
         Returns
         -------
@@ -410,6 +471,11 @@ class Manager(Executor):
         """
         if chunksize is not None and chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
+        bar = bar_for(progress)
+        if bar is not None:
+            total = total_of(iterables)
+            results = self.map(fn, *iterables, timeout=timeout, chunksize=chunksize, buffersize=buffersize)
+            return shown(results, safe(partial(name_of, fn), "map"), total, bar)
         if buffersize is None:
             return self._submissions.map(fn, iterables, timeout, chunksize)
         if not isinstance(buffersize, int):
@@ -451,6 +517,29 @@ class Manager(Executor):
         else:
             self.shutdown(wait=True)
         return None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await end(self, kind)
+
+    def __repr__(self) -> str:
+        return safe(lambda: f"<Manager of {self._where}: {self._state()}>", "<Manager>")
+
+    def _repr_html_(self) -> str:
+        return safe(self._card, "<div>Manager</div>")
+
+    def _state(self) -> str:
+        return "closed" if self._submissions.closed else counted(self._native.interpreters, "interpreter")
+
+    def _card(self) -> str:
+        summary = self.summary()
+        facts = [("machines", self._where), ("state", self._state()), ("tasks", summary.tasks)]
+        rows = [(one.name, one.machine, one.tasks, one.level) for one in summary.interpreters]
+        return card("Manager", facts, (("interpreter", "machine", "tasks", "level"), rows))
 
     def _check_open(self) -> None:
         self._submissions.check_process()

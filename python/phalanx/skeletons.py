@@ -8,10 +8,11 @@ which order instructions are fired. The docstring of each skeleton gives its seq
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Union
+from typing import Any, Union, overload
 
 from phalanx.errors import ProgramError
-from phalanx.security import Marks, read_mark
+from phalanx.security import Marks, marks_of, read_mark
+from phalanx.setups import Prepared, per_interpreter
 from phalanx.words import Mark
 
 Function = Callable[..., Any]
@@ -46,28 +47,52 @@ class Farm(Skeleton):
     Parameters
     ----------
     program
-        A function of one argument, or a skeleton.
+        A function of one argument, or a skeleton. With ``setup``, a function of two: the value and the task.
+    setup : callable, optional
+        A function without arguments. Each interpreter calls it once, before the first task that this farm has there,
+        and gives its value to ``program`` with each task. :func:`phalanx.per_interpreter` says how long it stays.
     secure : {"data", "code", "both"}, optional
         What in it is protected, as for :class:`Skeleton`.
 
     Raises
     ------
     ProgramError
-        ``program`` is neither a function nor a skeleton.
+        ``program`` is neither a function nor a skeleton. Or there is a ``setup``, and one of both is no function.
 
     Examples
     --------
     >>> import phalanx as px
     >>> px.Farm(abs)
     Farm(abs)
+    >>> px.Farm(pow, setup=lambda: 2)
+    Farm(pow, setup=<lambda>)
     """
 
-    def __init__(self, program: Program, *, secure: Mark | None = None) -> None:
+    @overload
+    def __init__(self, program: Program, *, secure: Mark | None = None) -> None: ...
+    @overload
+    def __init__(
+        self, program: Callable[[Any, Any], Any], *, setup: Callable[[], Any], secure: Mark | None = None
+    ) -> None: ...
+    def __init__(
+        self, program: Function | Skeleton, *, setup: Callable[[], Any] | None = None, secure: Mark | None = None
+    ) -> None:
         super().__init__(secure)
-        self.program = _checked(program)
+        self.program: Program = _checked(program)
+        self._shown = name_of(self.program)
+        if setup is not None:
+            if isinstance(program, Skeleton):
+                raise ProgramError(
+                    f"setup= is for a function of the value and a task, and {program!r} is a skeleton: give it to the "
+                    "px.Farm(function, setup=…) inside of it"
+                )
+            setup = per_interpreter(setup)
+            self._shown += f", setup={name_of(setup)}"
+            self.program = Prepared(program, setup)
+            self.marks |= marks_of(setup)
 
     def __repr__(self) -> str:
-        return f"Farm({name_of(self.program)})"
+        return f"Farm({self._shown})"
 
 
 class Pipeline(Skeleton):

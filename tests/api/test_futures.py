@@ -421,7 +421,7 @@ def test_futures_are_the_standard_librarys_in_every_way(manager: px.Manager, cou
         return await asyncio.gather(*wrapped, loop.run_in_executor(manager, tasks.double, 50))
 
     assert asyncio.run(gather()) == [*range(0, 2 * count, 2), 100]
-    futures = [manager.submit(tasks.double, number) for number in range(count)]
+    futures: list[concurrent.futures.Future[int]] = [manager.submit(tasks.double, number) for number in range(count)]
     called: list[int] = []
     for future in futures:
         future.add_done_callback(lambda done: called.append(done.result()))

@@ -134,5 +134,5 @@ def test_as_completed_names_nobody_twice(manager: px.Manager) -> None:
 
 
 def test_as_completed_of_many(manager: px.Manager) -> None:
-    calls = {manager.submit(tasks.slowly, number): number for number in range(200)}
+    calls: dict[futures.Future[int], int] = {manager.submit(tasks.slowly, number): number for number in range(200)}
     assert sorted(calls[call] for call in futures.as_completed(calls, timeout=60)) == list(range(200))

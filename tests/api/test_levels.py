@@ -311,7 +311,7 @@ def test_what_cannot_be_marked() -> None:
     with pytest.raises(px.PolicyError, match="mark the function in it"):
         px.secure_code(staticmethod(tasks.double))
     with pytest.raises(px.PolicyError, match="'data', 'code' or 'both'"):
-        px.Farm(abs, secure="all")  # type: ignore[arg-type]
+        px.Farm(abs, secure="all")  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(

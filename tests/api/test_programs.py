@@ -172,7 +172,7 @@ def test_one_program_serves_many_computes(manager: px.Manager) -> None:
 def test_what_is_no_skeleton_is_an_error_at_once(manager: px.Manager) -> None:
     for wrong in (5, None, "double", [tasks.double], object()):
         with pytest.raises(px.ProgramError, match="no skeleton"):
-            px.Farm(wrong)  # type: ignore[arg-type]
+            px.Farm(wrong)  # type: ignore[call-overload]
         with pytest.raises(px.ProgramError, match="no skeleton"):
             px.Pipeline(tasks.double, wrong)  # type: ignore[arg-type]
         with pytest.raises(px.ProgramError, match="no skeleton"):

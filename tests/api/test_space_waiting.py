@@ -32,6 +32,23 @@ def test_a_future_has_the_tuple_when_it_comes(space: px.Space, eventually: Event
     eventually(lambda: space.info().unacknowledged == 0)
 
 
+def test_a_future_can_be_awaited(space: px.Space, eventually: Eventually) -> None:
+    async def both() -> Any:
+        answer, never = space.in_future("answer", int), space.in_future("never")
+        space.out("answer", 42)
+        waiting = asyncio.ensure_future(asyncio.wait_for(never, 60))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        return await answer
+
+    assert asyncio.run(both()) == ("answer", 42)
+    space.out("never")
+    assert space.inp("never") == ("never",)  # the cancelled future takes nothing
+    eventually(lambda: space.info().unacknowledged == 0)
+
+
 def test_a_future_that_is_cancelled_takes_nothing(space: px.Space) -> None:
     future = space.in_future("x")
     assert future.cancel()

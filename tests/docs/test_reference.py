@@ -30,7 +30,7 @@ FOR_PHALANX = {"phalanx.errors.help_for", "phalanx.errors.in_one_line", "phalanx
 #: Can be imported only where phalanx mpirun gives it the library.
 NEEDS_MPI = "phalanx.adapters.mpi4py"
 #: Classes whose instances phalanx makes, and users do not.
-MADE_BY_PHALANX = ("Events", "Lease", "Query", "Record", "Results")
+MADE_BY_PHALANX = ("AwaitableFuture", "Events", "Lease", "Query", "Record", "Results")
 #: Of these libraries' interfaces, which document the methods.
 OF_OTHERS = ("phalanx.adapters.",)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 import phalanx as px
 from phalanx.words import Level
 from typing_extensions import assert_type
@@ -29,8 +27,22 @@ def compute(manager: px.Manager) -> None:
     manager.compute(px.Graph({"a": (parse, "task"), "b": (lambda x, y: x, "a", "a")}, result="b"), ["1"])
 
 
+async def read(manager: px.Manager, space: px.Space) -> None:
+    assert_type([each async for each in manager.compute(parse, ["1"], progress=True)], list[float])
+    assert_type(await manager.submit(parse, "1"), float)
+    await space.in_future("a")
+    async with px.Manager(wait=3, packages=["./shop"]) as own:
+        assert_type(own, px.Manager)
+
+
+def state() -> None:
+    load = px.per_interpreter(lambda: 3)
+    assert_type(load(), int)
+    px.Farm(divide, setup=load)
+
+
 def submit(manager: px.Manager) -> None:
-    assert_type(manager.submit(parse, "1"), Future[float])
+    assert_type(manager.submit(parse, "1"), px.manager.AwaitableFuture[float])
     assert_type(manager.submit(parse, line="1").result(), float)
     assert_type(list(manager.map(parse, ["1"])), list[float])
     assert_type(list(manager.map(divide, [2], [3], buffersize=4)), list[float])

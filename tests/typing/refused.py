@@ -18,6 +18,10 @@ def compute(manager: px.Manager) -> None:
     manager.compute(3, ["1"])  # type: ignore[call-overload]
     manager.compute(parse, ["1"], order=True)  # type: ignore[call-overload]
     px.Pipeline(3)  # type: ignore[arg-type]
+    px.Farm(parse, setup=int)  # type: ignore[arg-type]
+    px.Farm(divide)  # type: ignore[arg-type]
+    px.per_interpreter(parse)  # type: ignore[arg-type]
+    manager.compute(parse, ["1"], progress=3)  # type: ignore[call-overload]
 
 
 def submit(manager: px.Manager) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeAlias
 from weakref import ref
 
+from phalanx._asynchronous import AwaitableFuture
 from phalanx.space._engine import Engine, Fields, Outcome
 from phalanx.space._forgotten import end_later
 from phalanx.space._select import Selector
@@ -22,8 +23,10 @@ from phalanx.space._where import Query
 Request: TypeAlias = tuple[Fields, bool, tuple[Selector, ...], Query | None, int | None, float | None]
 
 
-class TupleFuture(Future[Fields]):
+class TupleFuture(AwaitableFuture[Fields]):
     """The future of a tuple. The tuple is taken for good when ``result()`` returns it.
+
+    It can be awaited: ``await space.in_future("answer", int)``.
 
     A future that is cancelled, or garbage-collected before it was read, takes nothing and stops waiting. A future with
     a callback stays alive until it has called the callback."""

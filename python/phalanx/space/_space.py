@@ -11,6 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from phalanx import _native
+from phalanx._asynchronous import AwaitableFuture
+from phalanx._shown import card, named, safe
 from phalanx.errors import SpaceError
 from phalanx.hosts import with_port
 from phalanx.space import _futures, _serve
@@ -794,7 +796,7 @@ class Space:
         select: Select = (),
         where: Query | None = None,
         transaction: Transaction | None = None,
-    ) -> Future[Fields]:
+    ) -> AwaitableFuture[Fields]:
         """Begins to take a tuple and returns at once (Blossom's prefetch, paper 002).
 
         The tuple is taken for good when ``result()`` returns it. A future that is cancelled or garbage-collected takes
@@ -808,7 +810,7 @@ class Space:
         Returns
         -------
         concurrent.futures.Future
-            Its result is the tuple. It raises SpaceTimeoutError after ``timeout`` seconds.
+            Its result is the tuple. It can be awaited. It raises SpaceTimeoutError after ``timeout`` seconds.
         """
         request = (template, True, selectors(select), where, self._inside(transaction), timeout)
         return _futures.TupleFuture(self._engine, request, repr(self))
@@ -820,7 +822,7 @@ class Space:
         select: Select = (),
         where: Query | None = None,
         transaction: Transaction | None = None,
-    ) -> Future[Fields]:
+    ) -> AwaitableFuture[Fields]:
         """Begins to read a tuple and returns at once.
 
         Parameters
@@ -831,7 +833,7 @@ class Space:
         Returns
         -------
         concurrent.futures.Future
-            Its result is the tuple, which stays in the space.
+            Its result is the tuple, which stays in the space. It can be awaited.
         """
         request = (template, False, selectors(select), where, self._inside(transaction), timeout)
         return _futures.TupleFuture(self._engine, request, repr(self))
@@ -984,7 +986,22 @@ class Space:
         return _again, (self.shared_name(), {"objects": self._again["objects"]}, given)
 
     def __repr__(self) -> str:
-        return f"Space({self._address!r})" if self._address else "Space()"
+        return safe(lambda: f"Space({self._address!r})" if self._address else "Space()", "Space(…)")
+
+    def _repr_html_(self) -> str:
+        return safe(self._card, "<div>Space</div>")
+
+    def _card(self) -> str:
+        """The address and, of a space in this process, its counts. No other machine is asked."""
+        engine, address = self._engine, self._address
+        names = address if isinstance(address, tuple) else [self._served or address or "in this process"]
+        facts: list[tuple[str, object]] = [("at", named([str(name) for name in names]))]
+        if isinstance(engine, ClosedEngine):
+            facts.append(("state", "closed"))
+        elif isinstance(engine, _native.LocalSpace):
+            info = SpaceInfo.of(engine.info())
+            facts += [("tuples", info.tuples), ("waiting requests", info.takers + info.readers)]
+        return card("Space", facts)
 
     def _put(self, fields: Fields) -> None:
         self._engine.out(fields, None, None, None, None, None)
