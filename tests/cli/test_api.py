@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 import pytest
 from api.hubs import PATIENCE, Site, site
-from jsonschema import Draft202012Validator
+from openapi_schema_validator import OAS31Validator
 from phalanx.api.application import DOCUMENT
 from skips import require
 
@@ -77,7 +77,7 @@ class Described:
         if kind.endswith("json"):
             schema = described["content"][kind]["schema"]
             whole = {**schema, "components": self.document["components"]}
-            Draft202012Validator(whole).validate(json.loads(answer.body))
+            OAS31Validator(whole).validate(json.loads(answer.body))
 
     def _template(self, path: str) -> str | None:
         for template in self.document["paths"]:
@@ -116,7 +116,13 @@ class Lab:
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE, context=self.context)
 
     def ask(
-        self, method: str, path: str, body: Any = None, *, token: str | None = None, headers: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = None,
+        headers: dict[str, str] | None = None,
     ) -> Answer:
         """A request, whose answer is checked against the document."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
@@ -210,13 +216,14 @@ def test_a_token_is_needed_and_says_whose_it_is(lab: Lab) -> None:
 
 def test_a_job_runs_with_its_files_and_leaves_outputs(lab: Lab) -> None:
     (lab.shared / "fixed" / "numbers").write_text("1\n2\n3\n")
-    program = '#!/bin/sh\ncat numbers more | awk -v i="$PHALANX_INDEX" \'{ s += $1 } END { print s * i }\' > sum\n'
+    program = "#!/bin/sh\ncat numbers more | awk -v i=\"$PHALANX_INDEX\" '{ s += $1 } END { print s * i }' > sum\n"
     inputs = [
         {"name": "add.sh", "text": program, "executable": True},
         {"name": "numbers", "file": f"{lab.shared}/fixed/numbers"},
         {"name": "more", "base64": base64.b64encode(b"4\n").decode()},
     ]
-    document = {"command": ["sh", "-c", "./add.sh; echo $WORD"], "environment": {"WORD": "done"}, "key": "once"}
+    document: dict[str, Any] = {"command": ["sh", "-c", "./add.sh; echo $WORD"], "environment": {"WORD": "done"}}
+    document["key"] = "once"
     document |= {"name": "sums", "first": 3, "count": 2, "inputs": inputs, "outputs": ["sum"]}
     made = lab.ask("POST", "/jobs", document)
     assert made.status == 201
@@ -436,7 +443,13 @@ def test_tuples_of_all_types_go_out_and_come_in(lab: Lab) -> None:
     """
     seen = lab.site.python("bob", source)
     assert seen.strip() == "[1, 1.5, True, None, b'hi', [1, ['x']], (2, 'y')]"
-    template = ["all", {"type": "integer"}, {"type": "number"}, {"type": "boolean"}, {"type": ["null", "integer"]}]
+    template: list[Any] = [
+        "all",
+        {"type": "integer"},
+        {"type": "number"},
+        {"type": "boolean"},
+        {"type": ["null", "integer"]},
+    ]
     template += [{"type": "bytes"}, {"type": "list"}, {"tuple": [{"type": "any"}, "y"]}, {"type": "float"}, 1 << 70]
     assert lab.post(f"{at}/count", {"template": template}) == {"count": 1}
     assert lab.post(f"{at}/rdp", {"template": template})["tuple"] == fields
@@ -475,7 +488,7 @@ def test_a_taken_tuple_goes_back_unless_it_is_kept(lab: Lab) -> None:
         return lab.post("/spaces/open/in", {"template": ["job", {"type": "integer"}], "lease": lease})
 
     lab.post("/spaces/open/out", {"tuple": ["job", 1]})
-    first = take(600)
+    first = take(300)
     assert (first["tuple"], count()) == (["job", 1], 0)
     eve = lab.token("eve")
     assert lab.refused("POST", f"/taken/{first['taken']}/keep", token=eve)[0] == 404
@@ -484,11 +497,11 @@ def test_a_taken_tuple_goes_back_unless_it_is_kept(lab: Lab) -> None:
     short = take(0.3)  # its client is lost
     until(lambda: count() == 1, timeout=PATIENCE, what="the tuple to be back")
     assert lab.refused("POST", f"/taken/{short['taken']}/keep")[0] == 404
-    last = lab.post("/spaces/open/inp", {"template": ["job", 1], "lease": 600})
+    last = lab.post("/spaces/open/inp", {"template": ["job", 1], "lease": 300})
     lab.post(f"/taken/{last['taken']}/keep")
     assert count() == 0
     assert lab.refused("POST", f"/taken/{last['taken']}/keep")[0] == 404
-    assert lab.post("/spaces/open/inp", {"template": ["job", 1], "lease": 600}) == {"tuple": None}
+    assert lab.post("/spaces/open/inp", {"template": ["job", 1], "lease": 300}) == {"tuple": None}
 
 
 def test_a_client_that_is_gone_takes_no_tuple(lab: Lab) -> None:
@@ -509,7 +522,7 @@ def test_a_space_knows_the_user_of_the_token_and_not_the_hub(lab: Lab) -> None:
     """The hub has the account of the space's owner, to whom no rules apply."""
     eve = lab.token("eve")
     status, words = lab.refused("POST", "/spaces/news/out", {"tuple": ["x"]})
-    assert (status, "bob" in words) == (403, True), words
+    assert (status, "not allowed" in words) == (403, True), words
     assert lab.post("/spaces/news/out", {"tuple": ["x"]}, token=eve) == {"tuples": 1}
     assert lab.post("/spaces/news/rdp", {"template": ["x"]})["tuple"] == ["x"]
     assert lab.refused("POST", "/spaces/news/inp", {"template": ["x"]})[0] == 403
@@ -587,7 +600,7 @@ def test_the_hub_ends_while_clients_wait(tmp_path: Path) -> None:
     with site(tmp_path) as found:
         lab = Lab(found, shared)
         lab.post("/spaces/open/out", {"tuple": ["left", 1]})
-        lab.post("/spaces/open/in", {"template": ["left", 1], "lease": 600})
+        lab.post("/spaces/open/in", {"template": ["left", 1], "lease": 300})
         waiting = lab.connection()
         body = json.dumps({"template": ["never"], "timeout": 60}).encode()
         waiting.request("POST", f"{PREFIX}/spaces/open/in", body, {"Authorization": f"Bearer {lab.bob}"})

@@ -102,7 +102,7 @@ class Acting:
             # everything. A private link shows the user's certificate.
             policy=policy_words("all", ()),
             create=not members,
-            members=members,
+            members=[*members],
             seconds=seconds,
         )
         if engine.peer is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -48,13 +48,13 @@ class Interface:
         users, served = Users(hub.user_of), Served(folders)
         jobs = JobRoutes(users, hub, served)
         parts = [
-            jobs,
-            LogRoutes(users, hub, jobs, Running(joined)),
-            FileRoutes(users, served),
-            Linda(users, self._spaces),
+            jobs.routes(),
+            LogRoutes(users, hub, jobs, Running(joined)).routes(),
+            FileRoutes(users, served).routes(),
+            Linda(users, self._spaces).routes(),
         ]
         own = [Route("/openapi.json", _document, methods=["GET"]), Route("/me", users.of(self._me), methods=["GET"])]
-        routes: list[Any] = [*own, *(route for part in parts for route in part.routes())]
+        routes = [*own, *itertools.chain.from_iterable(parts)]
         self.application = Starlette(routes=routes, exception_handlers=handlers())
 
     def close(self) -> None:

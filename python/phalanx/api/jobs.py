@@ -211,13 +211,15 @@ class JobRoutes:
         first = fields.whole("first", 0, least=0, most=_MOST_INDEX) or 0
         count = fields.whole("count", 1, least=1, most=_MOST_COUNT) or 1
         deadline = fields.seconds("deadline", most=_YEAR)
-        spec = {
+        variables: list[tuple[str, str]] = []
+        anything: dict[str, Any] = {}
+        spec: dict[str, Any] = {
             "key": [*(hashlib.sha256(key.encode()).digest()[:16] if key else secrets.token_bytes(16))],
             "name": fields.text("name", ""),
             "commands": [
                 {
                     "words": command,
-                    "environment": fields.read("environment", _pairs, []),
+                    "environment": fields.read("environment", _pairs, variables),
                     "folder": fields.text("folder"),
                     "stdin": fields.text("stdin"),
                 }
@@ -225,7 +227,7 @@ class JobRoutes:
             "first": first,
             "last": first + count - 1,
             "outputs": [it.rstrip("/") for it in fields.each("outputs", text)],
-            "needs": fields.read("needs", _needs, {}),
+            "needs": fields.read("needs", _needs, anything),
             "after": fields.each("after", lambda value, where: whole(value, where, 1, _MOST_JOB)),
             "retries": fields.whole("retries", 0, least=0, most=_MOST_RETRIES),
             "priority": fields.whole("priority", 0, least=-_HIGHEST, most=_HIGHEST),

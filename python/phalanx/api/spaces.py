@@ -24,8 +24,11 @@ T = TypeVar("T")
 
 #: Longest wait for a tuple, and the wait of a client that says none, in seconds.
 LONGEST_WAIT, USUAL_WAIT = 60.0, 30.0
-#: Longest time for which a tuple is taken for a while, and for which one may stay, in seconds.
-LONGEST_LEASE, LONGEST_STAY = 3600.0, 10 * 365 * 24 * 3600.0
+#: Longest time for which a tuple is taken for a while, and for which one may stay, in seconds. Transactions of a space
+#: last 600 s at most, with the wait for the tuple.
+LONGEST_LEASE, LONGEST_STAY = 500.0, 10 * 365 * 24 * 3600.0
+#: Seconds that a transaction lasts beyond the lease. The hub ends it before.
+_MORE = 20.0
 #: Most tuples of one request.
 MOST_TUPLES = 10_000
 #: Longest name of a space, in characters.
@@ -140,7 +143,7 @@ class Linda:
         if not lease:
             return {"tuple": await ask(transaction=None)}
         number = secrets.randbits(128)
-        await self._thread(opened.engine.begin, number, timeout + lease + LONGEST_WAIT, False)
+        await self._thread(opened.engine.begin, number, timeout + lease + _MORE, False)
         taken = None
         try:
             found = await ask(transaction=number)
