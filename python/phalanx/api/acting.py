@@ -23,6 +23,8 @@ from phalanx.space._replicas import Replicas
 ISSUER = "issuer.pem"
 #: Hours for which such an identity is good, and seconds after which there is a new one.
 _HOURS, FRESH = 1.0, 1800.0
+#: Seconds after which the hub is asked anew for its machines: usually, and where one is not found.
+_KNOWN, _NEWS = 10.0, 0.5
 #: Seconds within which a replicated space must be found.
 _PATIENCE = 10.0
 
@@ -41,7 +43,8 @@ class Acting:
     def __init__(self, joined: Joined) -> None:
         self._joined = joined
         self._made: dict[str, tuple[float, str]] = {}
-        self._lock = threading.Lock()
+        self._lock, self._asking = threading.Lock(), threading.Lock()
+        self._machines: tuple[float, JoinedHosts] | None = None
 
     def open(self, user: str, machine: str, name: str) -> Engine:
         """Opens a space in the name of a user. A space that is missing is made.
@@ -68,24 +71,32 @@ class Acting:
         """
         if machine and not is_name(machine):  # an address could lead anywhere
             raise Refused(400, f"machine: {machine!r:.80} is no name of a member; names are shown by: phalanx members")
-        hosts = self._hosts()
+        hosts = self._hosts(_KNOWN)
         try:
-            place = f"{hosts.address(machine)}/{name}" if machine else hosts.space_address(name)
-        except (RecruitError, SpaceError) as error:
-            raise Refused(404, f"machine: {error}") from None
+            place = _place(hosts, machine, name)
+        except (RecruitError, SpaceError):  # it may have come since
+            hosts = self._hosts(_NEWS)
+            try:
+                place = _place(hosts, machine, name)
+            except (RecruitError, SpaceError) as error:
+                raise Refused(404, f"machine: {error}") from None
         engine = self._reach(user, hosts, place, seconds=_PATIENCE)
         if not engine.members:
             return engine
 
         def again(seconds: float, lost: _native.RemoteSpace) -> _native.RemoteSpace:
             members = sorted(lost.members, key=lambda member: member == lost.place)  # the former leader is asked last
-            return self._reach(user, self._hosts(), place, members, seconds=seconds)
+            return self._reach(user, self._hosts(_NEWS), place, members, seconds=seconds)
 
         return Replicas(engine, again)
 
-    def _hosts(self) -> JoinedHosts:
-        """The machines of the grid, as its owner is told, whose identity lies beside the hub's."""
-        return machines_of(self._joined.name)
+    def _hosts(self, seconds: float) -> JoinedHosts:
+        """The machines of the grid so many seconds ago at most. The hub tells them to its owner, whose identity lies
+        beside its own."""
+        with self._asking:
+            if self._machines is None or time.monotonic() - self._machines[0] > seconds:
+                self._machines = time.monotonic(), machines_of(self._joined.name)
+            return self._machines[1]
 
     def _reach(
         self, user: str, hosts: JoinedHosts, place: str, members: Sequence[str] = (), *, seconds: float
@@ -119,3 +130,8 @@ class Acting:
                 issuer = read_private(file, "issuer", f"the hub of {self._joined.name} is on another machine")
                 self._made[user] = now, _native.found_member(issuer, "user", user, _HOURS)
             return self._made[user][1]
+
+
+def _place(hosts: JoinedHosts, machine: str, name: str) -> str:
+    """The address of a space. Raises RecruitError or SpaceError if its machine does not run."""
+    return f"{hosts.address(machine)}/{name}" if machine else hosts.space_address(name)

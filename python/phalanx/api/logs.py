@@ -23,8 +23,10 @@ from phalanx.api.users import Users
 from phalanx.errors import IdentityError, PhalanxError, RecruitError
 from phalanx.tes.at_hub import AtHub, bytes_of
 
-#: Seconds between two looks, and until a line without meaning keeps the connection open.
-_LOOK, _ALIVE = 0.3, 15.0
+#: The first pause and the longest one between two looks, in seconds.
+_LOOKS = 0.2, 1.0
+#: Seconds until a line without meaning keeps the connection open.
+_ALIVE = 15.0
 #: Seconds after which events end. The client asks again, and shows its token again.
 LONGEST_FOLLOW = 3600.0
 #: Bytes of a finished log that are sent at once.
@@ -93,19 +95,21 @@ class LogRoutes:
         return _events(self._written(user, number, index, stream, start))
 
     async def _changes(self, user: str, number: int) -> AsyncIterator[str]:
-        last = None
+        last, pause = None, Pause()
         for _ in _looks():
             job = job_of(await run_in_threadpool(self._jobs.found, user, number))
             if job != last:
                 last = job
+                pause.restart()
                 yield _event("job", job)
             if job["state"] in OVER:
                 return
-            yield await _pause()
+            yield await pause.over()
 
     async def _written(self, user: str, number: int, index: int, stream: str, start: int) -> AsyncIterator[str]:
         """Events with texts. The id of each is the number of bytes up to its end."""
         decoder, read = codecs.getincrementaldecoder("utf-8")("replace"), start
+        pause = Pause()
         for _ in _looks():
             job, row = await run_in_threadpool(self._jobs.process_of, user, number, index)
             outcome, is_over = row["outcome"], STATES[row["state"]] in OVER
@@ -120,6 +124,7 @@ class LogRoutes:
                 piece = await self._running.read(number, index, stream, read)
                 read += len(piece)
                 if piece:
+                    pause.restart()
                     yield _event("output", {"text": decoder.decode(piece)}, read - len(decoder.getstate()[0]))
             if is_over:
                 rest = decoder.decode(b"", final=True)
@@ -127,7 +132,7 @@ class LogRoutes:
                     yield _event("output", {"text": rest}, read)
                 yield _event("end", {"state": STATES[row["state"]], "exit": outcome and exit_of(outcome["exit"])})
                 return
-            yield await _pause()
+            yield await pause.over()
 
 
 class Running:
@@ -201,9 +206,21 @@ def _looks() -> Any:
         yield None
 
 
-async def _pause() -> str:
-    await anyio.sleep(_LOOK)
-    return ""
+class Pause:
+    """The time between two looks, which grows while nothing comes."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Something has come."""
+        self._seconds = _LOOKS[0]
+
+    async def over(self) -> str:
+        """Waits. Returns a text without an event."""
+        await anyio.sleep(self._seconds)
+        self._seconds = min(1.3 * self._seconds, _LOOKS[1])
+        return ""
 
 
 def _event(kind: str, told: Any, id_: int | None = None) -> str:

@@ -76,16 +76,16 @@ _FIRST = "executor", 1, 3600
     "--tes",
     type=Count(0, 65535),
     metavar="PORT",
-    help="Take tasks of workflow engines over HTTPS at this port, by the interface TES 1.1; 0: any free port, at most "
-    "65535. It needs pip install 'phalanx-grid[tes]'.",
+    help="Take tasks of workflow engines over HTTPS at this port, by the interface TES 1.1, and serve programs in any "
+    "language there; 0: any free port, at most 65535. It needs pip install 'phalanx-grid[tes]'.",
 )
 @click.option(
     "--tes-folder",
     "tes_folders",
     multiple=True,
     metavar="FOLDER:ro|rw",
-    help="With --tes, a folder of this machine whose files tasks of all users read (ro), or read and write (rw), as "
-    "this account does (may be repeated). [default: none]",
+    help="With --tes, a folder of this machine whose files tasks and programs of all users read (ro), or read and "
+    "write (rw), as this account does (may be repeated). [default: none]",
 )
 @LISTEN
 @ADVERTISE
