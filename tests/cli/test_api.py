@@ -17,7 +17,7 @@ import ssl
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -168,7 +168,7 @@ class Lab:
         until(is_over, timeout=PATIENCE, what=f"the end of the job {job}")
         return last
 
-    def events(self, path: str, **headers: str) -> Iterator[dict[str, Any]]:
+    def events(self, path: str, **headers: str) -> Generator[dict[str, Any], None, None]:
         """Server-Sent Events, until they end."""
         connection = self.connection()
         try:
@@ -369,6 +369,33 @@ def test_files_are_written_as_a_whole_and_read_in_parts(lab: Lab) -> None:
     assert lab.ask("DELETE", f"/files{data}/new/folder").status == 200
 
 
+def test_a_large_file_is_not_in_the_memory_of_the_hub(lab: Lab) -> None:
+    """256 MiB in both directions, which the hub holds in blocks."""
+
+    def most_memory() -> int:
+        status = Path(f"/proc/{lab.site.running['hub'].pid}/status").read_text()
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) << 10
+
+    data, length = lab.shared / "data", 256 << 20
+    with (data / "large").open("wb") as file:
+        file.truncate(length)
+    before, connection = most_memory(), lab.connection()
+    shown = {"Authorization": f"Bearer {lab.bob}"}
+    connection.request("GET", f"{PREFIX}/files{data}/large", headers=shown)
+    answer, count = connection.getresponse(), 0
+    while piece := answer.read(1 << 20):
+        count += len(piece)
+    assert count == length
+    pieces = (bytes(1 << 20) for _ in range(length >> 20))
+    connection.request("PUT", f"{PREFIX}/files{data}/again", pieces, {**shown, "Content-Length": f"{length}"})
+    assert connection.getresponse().status == 201
+    connection.close()
+    assert (data / "again").stat().st_size == length
+    assert most_memory() - before < 96 << 20
+    (data / "large").unlink()
+    (data / "again").unlink()
+
+
 def test_folders_are_listed_in_pages(lab: Lab) -> None:
     data = lab.shared / "data" / "listed"
     data.mkdir()
@@ -478,6 +505,33 @@ def test_a_client_waits_for_a_tuple_that_comes(lab: Lab) -> None:
     lab.post("/spaces/open/out", {"tuple": ["later", "now"]})
     waiting.join(PATIENCE)
     assert got == [{"tuple": ["later", "now"]}]
+
+
+def test_tuples_that_are_put_are_events(lab: Lab) -> None:
+    asked = quote(json.dumps(["seen", {"type": "any"}]))
+    watched = lab.events(f"/spaces/open/events?template={asked}")
+    found: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: found.extend(event for event, _ in zip(watched, range(3), strict=False)))
+    thread.start()
+    source = 'print(px.Space("lab/open").info().watches)'
+    until(lambda: int(lab.site.python("bob", source)) == 1, timeout=PATIENCE, what="the watch")
+    lab.post("/spaces/open/out", {"tuples": [["seen", 1], ["other", 1], ["seen", {"bytes": "aGk="}]]})
+    lab.site.python("bob", 'import numpy; px.Space("lab/open").out("seen", numpy.zeros(1))')
+    thread.join(PATIENCE)
+    assert [event["event"] for event in found] == ["tuple"] * 3
+    assert [event["data"]["tuple"] for event in found] == [["seen", 1], ["seen", {"bytes": "aGk="}], None]
+    assert "has the type ndarray" in found[2]["data"]["detail"]
+    watched.close()
+    until(lambda: int(lab.site.python("bob", source)) == 0, timeout=PATIENCE, what="the watch to end")
+    again = lab.events(f"/spaces/open/events?template={asked}", **{"Last-Event-ID": found[0]["id"]})
+    assert next(again)["data"]["tuple"] == ["seen", {"bytes": "aGk="}]
+    again.close()
+    assert lab.refused("GET", "/spaces/open/events") == (
+        400,
+        "template: this parameter is missing; write a template as JSON",
+    )
+    assert lab.refused("GET", "/spaces/open/events?template=[")[0] == 400
+    assert lab.refused("GET", f"/spaces/hidden/events?template={asked}")[0] == 403
 
 
 def test_a_taken_tuple_goes_back_unless_it_is_kept(lab: Lab) -> None:

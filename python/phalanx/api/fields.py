@@ -51,13 +51,15 @@ async def read_json(request: Request) -> Any:
     return parse(bytes(text))
 
 
-def parse(text: bytes) -> Any:
+def parse(text: bytes, where: str = "the body") -> Any:
     """The value of a JSON text.
 
     Parameters
     ----------
     text
         UTF-8.
+    where
+        Its name in errors.
 
     Returns
     -------
@@ -71,7 +73,7 @@ def parse(text: bytes) -> Any:
     try:
         return json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise Refused(400, f"the body is no JSON: {error}") from None
+        raise Refused(400, f"{where} is no JSON: {error}") from None
 
 
 def _no_number(word: str) -> Any:

@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import codecs
-import json
 import threading
-import time
 from collections.abc import AsyncIterator
-from typing import Any
 
 import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from phalanx._grids import Joined
 from phalanx._jobs import OVER, STATES, JobsAt
 from phalanx.api.jobs import JobRoutes, exit_of, job_of, named, number_in
 from phalanx.api.refusals import Refused
+from phalanx.api.sent_events import Pause, event, events, looks
 from phalanx.api.users import Users
 from phalanx.errors import IdentityError, PhalanxError, RecruitError
 from phalanx.tes.at_hub import AtHub, bytes_of
 
-#: The first pause and the longest one between two looks, in seconds.
-_LOOKS = 0.2, 1.0
-#: Seconds until a line without meaning keeps the connection open.
-_ALIVE = 15.0
 #: Seconds after which events end. The client asks again, and shows its token again.
 LONGEST_FOLLOW = 3600.0
 #: Bytes of a finished log that are sent at once.
 _PIECE = 64 << 10
 #: Most logs of running processes that are read at a time. Each has a link to the hub.
 MOST_LINKS = 16
-_EVENTS = "text/event-stream"
 
 
 class LogRoutes:
@@ -72,7 +65,7 @@ class LogRoutes:
         """Each change of a job, until it has ended."""
         number = int(request.path_params["job"]) if request.path_params["job"].isdigit() else 0
         await run_in_threadpool(self._jobs.found, user, number)
-        return _events(self._changes(user, number))
+        return events(self._changes(user, number))
 
     async def log(self, request: Request, user: str) -> Response:
         """What a process has written: all of it, or so much as there is while it runs."""
@@ -92,16 +85,16 @@ class LogRoutes:
         await run_in_threadpool(self._jobs.process_of, user, number, index)
         stream, last = _stream(request), request.headers.get("last-event-id", "0")
         start = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else 0
-        return _events(self._written(user, number, index, stream, start))
+        return events(self._written(user, number, index, stream, start))
 
     async def _changes(self, user: str, number: int) -> AsyncIterator[str]:
         last, pause = None, Pause()
-        for _ in _looks():
+        for _ in looks(LONGEST_FOLLOW):
             job = job_of(await run_in_threadpool(self._jobs.found, user, number))
             if job != last:
                 last = job
                 pause.restart()
-                yield _event("job", job)
+                yield event("job", job)
             if job["state"] in OVER:
                 return
             yield await pause.over()
@@ -110,7 +103,7 @@ class LogRoutes:
         """Events with texts. The id of each is the number of bytes up to its end."""
         decoder, read = codecs.getincrementaldecoder("utf-8")("replace"), start
         pause = Pause()
-        for _ in _looks():
+        for _ in looks(LONGEST_FOLLOW):
             job, row = await run_in_threadpool(self._jobs.process_of, user, number, index)
             outcome, is_over = row["outcome"], STATES[row["state"]] in OVER
             if outcome is not None:
@@ -119,18 +112,18 @@ class LogRoutes:
                     self._hub.read_content, job["user"], content, read, _PIECE if read < bytes_of(content) else 0
                 ):
                     read += len(piece)
-                    yield _event("output", {"text": decoder.decode(piece)}, read - len(decoder.getstate()[0]))
+                    yield event("output", {"text": decoder.decode(piece)}, read - len(decoder.getstate()[0]))
             elif STATES[row["state"]] == "RUNNING":
                 piece = await self._running.read(number, index, stream, read)
                 read += len(piece)
                 if piece:
                     pause.restart()
-                    yield _event("output", {"text": decoder.decode(piece)}, read - len(decoder.getstate()[0]))
+                    yield event("output", {"text": decoder.decode(piece)}, read - len(decoder.getstate()[0]))
             if is_over:
                 rest = decoder.decode(b"", final=True)
                 if rest:
-                    yield _event("output", {"text": rest}, read)
-                yield _event("end", {"state": STATES[row["state"]], "exit": outcome and exit_of(outcome["exit"])})
+                    yield event("output", {"text": rest}, read)
+                yield event("end", {"state": STATES[row["state"]], "exit": outcome and exit_of(outcome["exit"])})
                 return
             yield await pause.over()
 
@@ -197,50 +190,3 @@ def _stream(request: Request) -> str:
     if word not in ("stdout", "stderr"):
         raise Refused(404, f"there is no stream {word!r:.40}: write stdout or stderr")
     return word
-
-
-def _looks() -> Any:
-    """Goes on until the longest time for events is over."""
-    end = time.monotonic() + LONGEST_FOLLOW
-    while time.monotonic() < end:
-        yield None
-
-
-class Pause:
-    """The time between two looks, which grows while nothing comes."""
-
-    def __init__(self) -> None:
-        self.restart()
-
-    def restart(self) -> None:
-        """Something has come."""
-        self._seconds = _LOOKS[0]
-
-    async def over(self) -> str:
-        """Waits. Returns a text without an event."""
-        await anyio.sleep(self._seconds)
-        self._seconds = min(1.3 * self._seconds, _LOOKS[1])
-        return ""
-
-
-def _event(kind: str, told: Any, id_: int | None = None) -> str:
-    numbered = "" if id_ is None else f"id: {id_}\n"
-    return f"event: {kind}\n{numbered}data: {json.dumps(told)}\n\n"
-
-
-def _events(texts: AsyncIterator[str]) -> Response:
-    """An answer with events. An error that comes later is an event too, because the status was sent."""
-
-    async def sent() -> AsyncIterator[str]:
-        last = time.monotonic()
-        try:
-            async for text in texts:
-                now = time.monotonic()
-                if text or now - last > _ALIVE:
-                    last = now
-                    yield text or ": it goes on\n\n"
-        except PhalanxError as error:
-            yield _event("error", {"detail": str(error)})
-
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(sent(), headers=headers, media_type=_EVENTS)

@@ -13,12 +13,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from phalanx.api.fields import Fields, items, read_json
+from phalanx.api.fields import Fields, items, parse, read_json
 from phalanx.api.opened import Opened, Spaces
 from phalanx.api.refusals import Refused
+from phalanx.api.sent_events import events
 from phalanx.api.tuples import read_template, read_tuple, write_tuple
 from phalanx.api.users import Users
 from phalanx.api.waiting import unless_gone, wait
+from phalanx.api.watching import tuples_put
 
 T = TypeVar("T")
 
@@ -73,6 +75,7 @@ class Linda:
         keep, give_back = (functools.partial(self.end, keeps=keeps) for keeps in (True, False))
         return [
             *routes,
+            Route("/spaces/{space}/events", self._users.of(self.events), methods=["GET"]),
             Route("/taken/{taken}/keep", self._users.of(keep), methods=["POST"]),
             Route("/taken/{taken}/give-back", self._users.of(give_back), methods=["POST"]),
         ]
@@ -122,6 +125,16 @@ class Linda:
             return JSONResponse(await unless_gone(request, work))
         finally:
             using.__exit__(None, None, None)
+
+    async def events(self, request: Request, user: str) -> Response:
+        """Tuples that are put, as events."""
+        asked, last = request.query_params.get("template"), request.headers.get("last-event-id", "")
+        if asked is None:
+            raise Refused(400, "template: this parameter is missing; write a template as JSON")
+        template = read_template(parse(asked.encode("utf-8", "replace"), "template"), "template")
+        since = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
+        await self._with_space(request, user, lambda opened: None)  # what is refused is refused before the first event
+        return events(tuples_put(self._spaces, (user, *_named(request)), template, since, self._threads()))
 
     async def end(self, request: Request, user: str, *, keeps: bool) -> Response:
         """Keeps a tuple that was taken for a while, or gives it back."""

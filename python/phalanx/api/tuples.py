@@ -27,6 +27,8 @@ DEEPEST = 32
 WIDEST = 100_000
 #: Most bits of a whole number. Python refuses to write much longer ones.
 LONGEST_WHOLE = 4096
+#: Most bytes of a tuple that is told to a client.
+LONGEST_TUPLE = 64 << 20
 _STAYS = "the tuple stays where it is, and a program in Python can take it"
 #: The types that a template can name.
 TYPES: dict[str, Any] = {
@@ -113,7 +115,7 @@ def write_tuple(fields: tuple[Any, ...]) -> list[Any]:
     Raises
     ------
     Refused
-        A field is of a type that JSON has no word for, as an array (409).
+        A field is of a type that JSON has no word for, as an array, or the tuple is too long (409).
 
     Examples
     --------
@@ -121,7 +123,16 @@ def write_tuple(fields: tuple[Any, ...]) -> list[Any]:
     >>> write_tuple(("found", b"hi", (1, None)))
     ['found', {'bytes': 'aGk='}, {'tuple': [1, None]}]
     """
+    if (length := _length(fields)) > LONGEST_TUPLE:
+        raise Refused(409, f"the tuple has {length} bytes, and may have {LONGEST_TUPLE} here; {_STAYS}")
     return [_write(value, number) for number, value in enumerate(fields)]
+
+
+def _length(value: Any) -> int:
+    """About the bytes of a value."""
+    if isinstance(value, (list, tuple)):
+        return 2 + sum(map(_length, value))
+    return len(value) if isinstance(value, (str, bytes)) else 8
 
 
 def _read(value: Any, where: str, *, is_template: bool, depth: int = 0) -> tuple[Any, ...]:
