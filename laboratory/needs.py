@@ -25,6 +25,7 @@ PACKAGES = {
     "dbus-daemon": ["dbus-daemon", "python3-dbusmock"],
     "groff": ["groff-base"],
     "ip": ["iproute2"],
+    "javac": ["default-jdk-headless"],
     "mpifort.mpich": ["gfortran", "libmpich-dev"],
     "nft": ["nftables"],
     "redis-server": ["redis-server"],

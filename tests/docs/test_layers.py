@@ -93,6 +93,7 @@ MODULES = {
         "grid",
         "root",
         "adapters demo deploying tes",
+        "api",
         "checking",
         "cli",
         "__main__",

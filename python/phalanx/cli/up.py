@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
 
 import click
 
@@ -32,6 +33,12 @@ from phalanx.cli._streams import printable
 from phalanx.errors import ContractError, IdentityError, RecruitError
 from phalanx.members import is_address, is_name
 from phalanx.words import CAGES, Cage
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from phalanx.tes.at_hub import AtHub
+    from phalanx.tes.files import Folders
 
 #: The first invitation, which the command prints: for one executor, within an hour.
 _FIRST = "executor", 1, 3600
@@ -69,16 +76,16 @@ _FIRST = "executor", 1, 3600
     "--tes",
     type=Count(0, 65535),
     metavar="PORT",
-    help="Take tasks of workflow engines over HTTPS at this port, by the interface TES 1.1; 0: any free port, at most "
-    "65535. It needs pip install 'phalanx-grid[tes]'.",
+    help="Take tasks of workflow engines over HTTPS at this port, by the interface TES 1.1, and serve programs in any "
+    "language there; 0: any free port, at most 65535. It needs pip install 'phalanx-grid[tes]'.",
 )
 @click.option(
     "--tes-folder",
     "tes_folders",
     multiple=True,
     metavar="FOLDER:ro|rw",
-    help="With --tes, a folder of this machine whose files tasks of all users read (ro), or read and write (rw), as "
-    "this account does (may be repeated). [default: none]",
+    help="With --tes, a folder of this machine whose files tasks and programs of all users read (ro), or read and "
+    "write (rw), as this account does (may be repeated). [default: none]",
 )
 @LISTEN
 @ADVERTISE
@@ -163,6 +170,7 @@ def _serve_tes(
 ) -> None:
     """Serves workflow engines, and says where. The end closes it."""
     try:
+        from phalanx.api.application import PREFIX, Interface
         from phalanx.tes.serving import Serving
     except ImportError as error:
         raise ContractError(f"--tes needs libraries: pip install 'phalanx-grid[tes]' ({error})") from None
@@ -170,12 +178,18 @@ def _serve_tes(
     host = chosen.address.rpartition(":")[0].strip("[]")
     others = [address.rpartition(":")[0].strip("[]") for address in addresses_of(chosen)]
     names = [*dict.fromkeys([*others, platform.node() or "localhost", "localhost", "127.0.0.1"])]
+
+    def beside(jobs: AtHub, served: Folders) -> dict[str, ASGIApp]:
+        interface = ending.enter_context(closing(Interface(joined, jobs, served)))
+        return {PREFIX: interface.application}
+
     try:
-        serving = Serving(hub, joined.hub, joined.grid, (host, port), names, folders)
+        serving = Serving(hub, joined.hub, joined.grid, (host, port), names, folders, beside)
     except (OSError, ValueError) as error:
         raise ContractError(f"--tes {port}: {error}") from error
     ending.enter_context(closing(serving))
     click.echo(f"tasks of workflow engines are taken at {serving.url}; their token: phalanx token")
+    click.echo(f"programs in any language find jobs, files and spaces at {serving.url}{PREFIX}/openapi.json")
 
 
 def name_of_hub() -> str:

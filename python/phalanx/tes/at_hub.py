@@ -62,15 +62,28 @@ class AtHub:
             "needs": {"cores": job.cores, "memory": job.memory, "software": job.software, "labels": job.label},
         }
         spec["inputs"] = [
-            {"name": path, "content": self._kept(user, given), "executable": False} for path, given in inputs
+            {"name": path, "content": self.kept(user, given), "executable": False} for path, given in inputs
         ]
         try:
-            return str(self._ask(user, "Submit", spec=spec)["job"])
+            return str(self.ask(user, "Submit", spec=spec)["job"])
         except ContractError as error:  # a retry would fail too
             raise DocumentError(str(error)) from error
 
-    def _kept(self, user: str, given: bytes | Opened) -> Any:
-        """Stores an input in the contents of jobs."""
+    def kept(self, user: str, given: bytes | Opened) -> Any:
+        """Stores an input in the contents of jobs.
+
+        Parameters
+        ----------
+        user
+            The user of the input.
+        given
+            The bytes, or the file.
+
+        Returns
+        -------
+        dict
+            The content, as the wire has it.
+        """
         if isinstance(given, bytes):
             return json.loads(self._native.keep_bytes(user, given))
         with given as descriptor:
@@ -78,8 +91,8 @@ class AtHub:
 
     def progress(self, user: str, job: str) -> Progress:
         """The progress of a job."""
-        row = self._ask(user, "Show", job=int(job))["row"]
-        processes = self._ask(user, "Processes", job=int(job), after=None)["rows"]
+        row = self.ask(user, "Show", job=int(job))["row"]
+        processes = self.ask(user, "Processes", job=int(job), after=None)["rows"]
         process: dict[str, Any] = processes[0] if processes else {"outcome": None, "executor": None, "why": ""}
         outcome: dict[str, Any] = process["outcome"] or {"began": 0, "ended": 0, "outputs": []}
         return Progress(
@@ -88,25 +101,77 @@ class AtHub:
             process["executor"] or "",
             outcome["began"] / 1000,
             outcome["ended"] / 1000,
-            {output["name"]: _bytes_of(output["content"]) for output in outcome["outputs"]},
+            {output["name"]: bytes_of(output["content"]) for output in outcome["outputs"]},
         )
 
     def cancel(self, user: str, job: str) -> None:
         """Cancels a job, unless it has ended."""
-        self._ask(user, "Cancel", job=int(job), index=None)
+        self.ask(user, "Cancel", job=int(job), index=None)
 
     def read(self, user: str, job: str, name: str) -> Iterator[bytes]:
         """The bytes of an output, in pieces."""
-        processes = self._ask(user, "Processes", job=int(job), after=None)["rows"]
+        processes = self.ask(user, "Processes", job=int(job), after=None)["rows"]
         outputs = {output["name"]: output["content"] for output in processes[0]["outcome"]["outputs"]}
-        content, start = json.dumps(outputs[name]), 0
-        while piece := self._native.read_for(user, content, start, _PIECE):
+        start = 0
+        while piece := self.read_content(user, outputs[name], start, _PIECE):
             yield piece
             start += len(piece)
 
-    def _ask(self, user: str, what: str, **request: Any) -> Any:
-        return next(iter(json.loads(self._native.ask_for(user, json.dumps({what: request}))).values()))
+    def read_content(self, user: str, content: dict[str, Any], start: int, most: int) -> bytes:
+        """Bytes of a content.
+
+        Parameters
+        ----------
+        user
+            Whose job it belongs to.
+        content
+            The content, as the wire has it.
+        start, most
+            The first byte, and how many there may be.
+
+        Returns
+        -------
+        bytes
+        """
+        return bytes(self._native.read_for(user, json.dumps(content), start, most))
+
+    def ask(self, user: str, what: str, **request: Any) -> Any:
+        """Asks the hub for a user.
+
+        Parameters
+        ----------
+        user
+            The user.
+        what
+            The request, as `ToHubJobs` in phalanx-core/src/wire/jobs.rs names it.
+        **request
+            Its fields.
+
+        Returns
+        -------
+        dict or str
+            The fields of the answer; its name, if it has none.
+
+        Raises
+        ------
+        ContractError
+            The request makes no sense, or there is no such job.
+        """
+        answer = json.loads(self._native.ask_for(user, json.dumps({what: request})))
+        return answer if isinstance(answer, str) else next(iter(answer.values()))
 
 
-def _bytes_of(content: dict[str, Any]) -> int:
+def bytes_of(content: dict[str, Any]) -> int:
+    """The length of a content.
+
+    Parameters
+    ----------
+    content
+        The content, as the wire has it.
+
+    Returns
+    -------
+    int
+        Bytes.
+    """
     return len(content["Here"]) if "Here" in content else int(content["Kept"]["bytes"])

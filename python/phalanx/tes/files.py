@@ -17,7 +17,7 @@ from phalanx.tes.jobs import within
 #: Schemes of URLs that the job itself fetches, on its machine.
 FETCHED = ("http", "https")
 #: Flags for opening: follow no symbolic link, and close on exec.
-_OPENED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+OPENED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 #: Longest file name, in bytes.
 _LONGEST_NAME = 255
 
@@ -55,9 +55,9 @@ class Opened:
         self._folder, self._path = folder, path
 
     def __enter__(self) -> int:
-        with _beneath(self._folder, self._path.parent) as parent:
+        with beneath(self._folder, self._path.parent) as parent:
             # Without O_NONBLOCK, a named pipe without a writer would block all tasks.
-            self._descriptor = os.open(self._path.name, os.O_RDONLY | os.O_NONBLOCK | _OPENED, dir_fd=parent)
+            self._descriptor = os.open(self._path.name, os.O_RDONLY | os.O_NONBLOCK | OPENED, dir_fd=parent)
         return self._descriptor
 
     def __exit__(self, *_: object) -> None:
@@ -65,16 +65,36 @@ class Opened:
 
 
 @contextmanager
-def _beneath(folder: Folder, path: Path, *, makes: bool = False) -> Iterator[int]:
-    """Opens a folder beneath a served one. Refuses a part that has become a symbolic link since the check of its
-    path."""
+def beneath(folder: Folder, path: Path, *, makes: bool = False) -> Iterator[int]:
+    """A folder beneath one that is served, opened. A part that has become a symbolic link since its path was checked is
+    refused.
+
+    Parameters
+    ----------
+    folder
+        The one that is served.
+    path
+        The one beneath it, or itself, without symbolic links.
+    makes
+        Whether missing folders are made.
+
+    Yields
+    ------
+    int
+        Its descriptor.
+
+    Raises
+    ------
+    OSError
+        There is none.
+    """
     descriptor = os.dup(folder.descriptor)
     try:
         for part in path.relative_to(folder.path).parts:
             if makes:
                 with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=descriptor)
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | _OPENED, dir_fd=descriptor)
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | OPENED, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner
         yield descriptor
@@ -169,9 +189,9 @@ class Folders:
         if path.is_dir():
             raise DocumentError(f"outputs: {path} is a folder, and {name} a file")
         written = f".phalanx-{secrets.token_hex(8)}"
-        with _beneath(folder, path.parent, makes=True) as parent:
+        with beneath(folder, path.parent, makes=True) as parent:
             try:
-                descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPENED, 0o666, dir_fd=parent)
+                descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPENED, 0o666, dir_fd=parent)
                 with os.fdopen(descriptor, "wb") as file:
                     file.writelines(pieces)
                 os.replace(written, path.name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -192,11 +212,36 @@ class Folders:
         if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
             served = "file:///… and https://…" if not writes else "file:///…"
             raise DocumentError(f"{where}: {url} is not served here; write {served}")
-        name = unquote(parts.path) if parts.scheme else url
+        return self.place(unquote(parts.path) if parts.scheme else url, where, writes=writes)
+
+    def place(self, name: str, where: str, *, writes: bool, whole: bool = False) -> tuple[Folder, Path]:
+        """The folder that has a path of this machine, and the path without symbolic links.
+
+        Parameters
+        ----------
+        name
+            The path.
+        where
+            The field that names it, for errors.
+        writes
+            Whether it is written.
+        whole
+            Whether it may be a folder that is served itself.
+
+        Returns
+        -------
+        tuple
+
+        Raises
+        ------
+        DocumentError
+            It is outside of the folders, or in one that is served for reading only.
+        """
         if "\0" in name or any(len(part) > _LONGEST_NAME for part in os.fsencode(name).split(b"/")):
-            raise DocumentError(f"{where}: no file has the name in {url!r:.200}")
+            raise DocumentError(f"{where}: no file has the name {name!r:.200}")
         path = Path(os.path.realpath(name))
-        inside = [folder for folder in self.all if path.is_relative_to(folder.path) and path != folder.path]
+        inside = [folder for folder in self.all if path.is_relative_to(folder.path)]
+        inside = [folder for folder in inside if whole or path != folder.path]
         if not inside:
             names = ", ".join(str(folder.path) for folder in self.all) or "none"
             raise DocumentError(

@@ -215,14 +215,14 @@ class _Interface:
         return JSONResponse({})
 
     async def _user(self, request: Request) -> str:
-        token = _token(request.headers.get("authorization", ""))
+        token = token_of(request.headers.get("authorization", ""))
         user = await run_in_threadpool(self._authenticate, token) if token else None
         if user is None:
             raise HTTPException(401, "show a token of this grid: phalanx token", {"WWW-Authenticate": "Bearer"})
         return str(user)
 
 
-def _token(header: str) -> str | None:
+def token_of(header: str) -> str | None:
     """The token of a request. Clients that support only passwords send it as the password of any user."""
     scheme, _, word = header.partition(" ")
     if scheme.lower() == "bearer":

@@ -6,9 +6,11 @@ import os
 import ssl
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from starlette.types import ASGIApp
 
 from phalanx.errors import PhalanxError
 from phalanx.tes.at_hub import AtHub
@@ -40,6 +42,8 @@ class Serving:
         Host names and addresses by which clients reach the service.
     folders
         The served folders of this machine, each as ``FOLDER:ro`` or ``FOLDER:rw``.
+    beside
+        Makes what is served beside it, by paths, with the same jobs, users and folders.
 
     Raises
     ------
@@ -50,7 +54,14 @@ class Serving:
     """
 
     def __init__(
-        self, hub: Any, folder: Path, grid: str, address: tuple[str, int], names: list[str], folders: Iterable[str]
+        self,
+        hub: Any,
+        folder: Path,
+        grid: str,
+        address: tuple[str, int],
+        names: list[str],
+        folders: Iterable[str],
+        beside: Callable[[AtHub, Folders], Mapping[str, ASGIApp]] = lambda jobs, folders: {},
     ) -> None:
         served, jobs = Folders(folders), AtHub(hub)
         self._certificate = _Certificate(lambda: hub.serving(names, _DAYS))
@@ -63,6 +74,8 @@ class Serving:
         self._service = Service(jobs, Store(folder / TASKS), served)
         try:
             app = application(self._service, jobs.user_of, about)
+            for path, other in beside(jobs, served).items():
+                app.mount(path, other)
             self._server = Server(app, *address, self._certificate.context)
         except BaseException:
             self.close()

@@ -1,0 +1,132 @@
+"""Waits for a tuple without a thread, for as long as the client waits for the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import anyio
+from anyio import to_thread
+from starlette.requests import Request
+
+from phalanx.api.acting import Engine
+from phalanx.space._engine import Fields, Outcome
+from phalanx.space._uninterrupted import Uninterrupted
+
+T = TypeVar("T")
+
+
+class Gone(Exception):
+    """The client does not wait for its answer any more."""
+
+
+async def unless_gone(request: Request, work: Callable[[], Awaitable[T]]) -> T:
+    """Does the work, and cancels it when the client is gone.
+
+    Parameters
+    ----------
+    request
+        The request, whose body was read.
+    work
+        What is awaited.
+
+    Returns
+    -------
+    object
+        What ``work`` returns.
+
+    Raises
+    ------
+    Gone
+        The client is gone.
+    """
+    done: list[T] = []
+    failed: list[Exception] = []
+
+    async def watch(scope: anyio.CancelScope) -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch, group.cancel_scope)
+        try:
+            done.append(await work())
+        except Exception as error:  # a group would wrap it
+            failed.append(error)
+        group.cancel_scope.cancel()
+    if failed:
+        raise failed[0]
+    if not done:
+        raise Gone
+    return done[0]
+
+
+async def wait(
+    engine: Engine,
+    template: Fields,
+    *,
+    takes: bool,
+    transaction: int | None,
+    timeout: float,
+    accept: Callable[[Fields], T],
+    limiter: anyio.CapacityLimiter,
+) -> T | None:
+    """Waits for a tuple. A cancelled task takes nothing.
+
+    Parameters
+    ----------
+    engine
+        The space.
+    template
+        The template.
+    takes
+        Whether the tuple is taken.
+    transaction
+        The transaction of a take; None: the tuple is taken for good when this returns.
+    timeout
+        Seconds.
+    accept
+        Makes the answer of the tuple. If it raises an exception, the tuple stays in the space.
+    limiter
+        The threads for requests to spaces.
+
+    Returns
+    -------
+    object
+        What ``accept`` returns; None: no tuple came in time.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Outcome] = loop.create_future()
+
+    def resolve(outcome: Outcome) -> None:
+        if not answer.done():
+            answer.set_result(outcome)
+
+    def done(outcome: Outcome) -> None:
+        with Uninterrupted(), suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(resolve, outcome)
+
+    async def asked(what: Callable[..., Any], *arguments: Any) -> Any:
+        with anyio.CancelScope(shield=True):
+            return await to_thread.run_sync(what, *arguments, limiter=limiter)
+
+    number = await asked(engine.begin_wait, template, takes, (), None, transaction, timeout, done)
+    try:
+        outcome = await answer
+        accepted = accept(outcome) if isinstance(outcome, tuple) else None
+    except BaseException:
+        await asked(_give_up, engine, number)
+        raise
+    if isinstance(outcome, BaseException):
+        raise outcome
+    if outcome is not None and takes:
+        await asked(engine.settle, number, True)
+    return accepted
+
+
+def _give_up(engine: Engine, number: int) -> None:
+    if not engine.cancel(number):
+        engine.settle(number, False)

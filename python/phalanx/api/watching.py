@@ -1,0 +1,92 @@
+"""Tuples that are put into a space, as events (TSpaces, JavaSpaces; paper 002, section 2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import anyio
+from anyio import to_thread
+
+from phalanx.api.opened import Opened, Spaces
+from phalanx.api.refusals import Refused
+from phalanx.api.sent_events import ALIVE, event, looks
+from phalanx.api.tuples import write_tuple
+from phalanx.errors import PhalanxError
+from phalanx.space._engine import Fields
+
+#: Seconds after which events end. The client asks again, and shows its token again.
+LONGEST_WATCH = 600.0
+
+
+async def tuples_put(
+    spaces: Spaces,
+    place: tuple[str, str, str],
+    template: Fields,
+    since: int | None,
+    limiter: anyio.CapacityLimiter,
+) -> AsyncIterator[str]:
+    """The tuples that match, each as an event when it is put.
+
+    Parameters
+    ----------
+    spaces
+        The spaces that are open.
+    place
+        The user, the machine and the space.
+    template
+        What they match.
+    since
+        The number of the event after which to begin; None: from now on.
+    limiter
+        The threads for requests to spaces.
+
+    Yields
+    ------
+    str
+        The text of an event; empty: nothing came for a while.
+    """
+    loop, flag = asyncio.get_running_loop(), asyncio.Event()
+
+    def nudge() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(flag.set)
+
+    def begin() -> tuple[Opened, int]:
+        opened = using.__enter__()
+        try:
+            return opened, opened.engine.watch(template, None, since, nudge)
+        except BaseException:
+            using.__exit__(None, None, None)
+            raise
+
+    using = spaces.using(*place)
+    opened, watch = await to_thread.run_sync(begin, limiter=limiter)
+    try:
+        for _ in looks(LONGEST_WATCH):
+            flag.clear()
+            found = await to_thread.run_sync(opened.engine.events, watch, 0, limiter=limiter)
+            for number, fields in found:
+                yield event("tuple", _told(fields), number)
+            if not found:
+                with anyio.move_on_after(ALIVE):
+                    await flag.wait()
+                yield ""
+    finally:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(_end, opened, watch, limiter=limiter)
+            using.__exit__(None, None, None)
+
+
+def _told(fields: Fields) -> dict[str, Any]:
+    try:
+        return {"tuple": write_tuple(fields)}
+    except Refused as error:
+        return {"tuple": None, "detail": str(error)}
+
+
+def _end(opened: Opened, watch: int) -> None:
+    with suppress(PhalanxError):  # the server is gone
+        opened.engine.unwatch(watch)

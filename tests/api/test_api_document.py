@@ -1,0 +1,113 @@
+"""The interface for other languages: its document, and what it reads and writes as JSON."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import phalanx.api
+import pytest
+from openapi_spec_validator import validate
+from phalanx._grids import Joined
+from phalanx.api.application import DOCUMENT, Interface
+from phalanx.api.refusals import STATUSES, Refused
+from phalanx.api.tuples import TYPES, read_template, read_tuple, write_tuple
+from phalanx.tes.at_hub import AtHub
+from phalanx.tes.files import Folders
+from starlette.routing import Route
+
+SOURCES = sorted(Path(phalanx.api.__path__[0]).glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def document() -> Any:
+    return json.loads(DOCUMENT.read_text(encoding="utf-8"))
+
+
+def test_the_document_is_openapi(document: Any) -> None:
+    validate(document)
+    assert document["openapi"].startswith("3.1")
+
+
+def test_each_route_is_in_the_document_and_no_other_one(document: Any, tmp_path: Path) -> None:
+    joined = Joined("lab", tmp_path, "lab", ("127.0.0.1:1",), "0" * 64)
+    interface = Interface(joined, AtHub(None), Folders([]))
+    try:
+        routes = [it for it in interface.application.routes if isinstance(it, Route)]
+        served = {
+            (method, it.path.replace(":path}", "}"))
+            for it in routes
+            for method in it.methods or ()
+            # The framework answers HEAD wherever there is GET. Files, outputs and logs say their lengths so.
+            if method != "HEAD" or it.path.startswith("/files") or "outputs" in it.path or it.path.endswith("{stream}")
+        }
+    finally:
+        interface.close()
+    described = {
+        (method.upper(), path)
+        for path, item in document["paths"].items()
+        for method in item
+        if method in ("get", "head", "put", "post", "delete")
+    }
+    assert served == described
+
+
+def test_each_status_that_the_source_names_is_in_the_document(document: Any) -> None:
+    described = {
+        int(status) for item in document["paths"].values() for it in item.values() for status in it["responses"]
+    }
+    assert {*STATUSES.values()} <= described
+    named = {
+        (source.name, int(call.args[0].value))
+        for source in SOURCES
+        for call in ast.walk(ast.parse(source.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id == "Refused"
+        and isinstance(call.args[0], ast.Constant)
+        and isinstance(call.args[0].value, int)
+    }
+    assert len(named) > 20, "the source refuses in other words now"
+    assert {status for _, status in named} <= described
+
+
+def test_each_type_of_templates_is_in_the_document(document: Any) -> None:
+    one, several = document["components"]["schemas"]["Formal"]["properties"]["type"]["oneOf"]
+    assert sorted(one["enum"]) == sorted(several["items"]["enum"]) == sorted(TYPES)
+
+
+@pytest.mark.parametrize(
+    ("fields", "written"),
+    [
+        ((), []),
+        (("a", 1, 1.0, True, None), ["a", 1, 1.0, True, None]),
+        ((b"\0\xff",), [{"bytes": "AP8="}]),
+        (([1, (2, [3])],), [[1, {"tuple": [2, [3]]}]]),
+        ((math.inf, -math.inf), [{"float": "Infinity"}, {"float": "-Infinity"}]),
+        ((2**100, "ä\U0001f600"), [2**100, "ä\U0001f600"]),
+    ],
+)
+def test_a_tuple_is_the_same_after_it_was_written(fields: tuple[Any, ...], written: list[Any]) -> None:
+    assert write_tuple(fields) == written
+    again = read_tuple(json.loads(json.dumps(written)), "tuple")
+    assert again == fields
+    assert [type(it) for it in again] == [type(it) for it in fields]
+
+
+def test_what_json_has_no_word_for_is_refused() -> None:
+    assert math.isnan(read_tuple([{"float": "NaN"}], "tuple")[0])
+    assert write_tuple((math.nan,)) == [{"float": "NaN"}]
+    for fields in [(1, 2**5000), ({},), (object(),), ([{1}],)]:
+        with pytest.raises(Refused) as raised:
+            write_tuple(fields)
+        assert raised.value.status == 409
+
+
+def test_a_template_has_formals_also_in_tuples_and_not_in_lists() -> None:
+    assert read_template([{"type": "integer"}, {"tuple": [{"type": "bytes"}]}], "template") == (int, (bytes,))
+    assert read_template([{"type": ["integer", "null"]}], "template") == (int | None,)
+    with pytest.raises(Refused, match=r"template\[0\]\[0\].type"):
+        read_template([[{"type": "integer"}]], "template")
