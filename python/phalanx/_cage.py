@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 import site
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from phalanx._accounts import check_accounts
 from phalanx._commands import named_variables
-from phalanx._identities import EXECUTOR, home
+from phalanx._identities import EXECUTOR, USER, home
 from phalanx.errors import IdentityError, PolicyError
 from phalanx.words import Cage, StrPath
+
+#: Names of files that have private keys. Those of a hub are four folders down: ``grids/lab/hub/issuer.pem``.
+_KEYS = {EXECUTOR, USER, "authority.pem", "hub.pem", "issuer.pem", "renewed.pem"}
+_DEEPEST = 4
+#: Most entries that the search looks at, the outer ones first: about a second.
+_MOST_LOOKED = 100_000
 
 
 def settings(
@@ -59,12 +67,14 @@ def settings(
     """
     if accounts:
         check_accounts(accounts, _python_folders())
+    grants = [*grants]
+    check_without_keys(grants, "grant")
     return {
         "kind": kind,
         "python": list(dict.fromkeys(_python_folders())),
         "private": [os.path.abspath(path) for path in _private(identity, directory)],  # noqa: PTH100 links are read later
         "home": _home(),
-        "grants": list(grants),
+        "grants": grants,
         "accounts": accounts,
         "register": home() / "accounts.txt" if accounts else "",
         "allow_root": allow_root,
@@ -72,6 +82,38 @@ def settings(
         "network": network,
         "variables": list((_user_packages() | named_variables(variables, PolicyError)).items()),
     }
+
+
+def check_without_keys(given: Iterable[str], verb: str) -> None:
+    """Raises PolicyError if one of the folders that users get has a private key of phalanx.
+
+    Parameters
+    ----------
+    given
+        Folders or files with what users may do there, as ``"/data:ro"``.
+    verb
+        What the owner does with them.
+    """
+    for word in given:
+        path = Path(word.rpartition(":")[0] or word)
+        if (key := _key_beneath(path)) is not None:
+            raise PolicyError(f"cannot {verb} {path}: {key} is a private key of phalanx, which users would read")
+
+
+def _key_beneath(path: Path) -> Path | None:
+    """A private key of phalanx at a path, or a few folders beneath it. Large trees of data are not searched whole."""
+    left, looked = deque([(path, 0)]), 0
+    while left and looked < _MOST_LOOKED:
+        found, depth = left.popleft()
+        looked += 1
+        if found.name in _KEYS and found.is_file():
+            with suppress(OSError):
+                if "PRIVATE KEY" in found.read_text(errors="replace"):
+                    return found
+        if depth < _DEEPEST and (depth == 0 or not found.is_symlink()):
+            with suppress(OSError):
+                left += [(entry, depth + 1) for entry in islice(found.iterdir(), _MOST_LOOKED)]
+    return None
 
 
 def _python_folders() -> Iterator[str]:

@@ -75,7 +75,7 @@ class Site:
 
     def up(self, *options: str) -> str:
         """Starts the hub of the grid ``lab``; returns the first token, if there is one."""
-        is_first = not self.home("hub").exists()
+        is_first = not (self.home("hub") / "grids").exists()
         process = self.start("hub", "up", "--grid", "lab", "--interpreters", "2", "--env", "PHALANX_TEST_RUN", *options)
         return process.line("phalanx join ", timeout=PATIENCE).split()[2] if is_first else ""
 

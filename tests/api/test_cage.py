@@ -397,6 +397,16 @@ def test_executors_say_how_they_keep_users_apart(site: Site, tmp_path: Path) -> 
     assert all(word in shown for word in ("remarks", lab["cage"], "no answer"))
 
 
+@pytest.mark.parametrize("verb", ["grant", "export"])
+def test_no_key_of_another_home_is_given_away(tmp_path: Path, verb: str) -> None:
+    other = tmp_path / "data" / "other" / "grids" / "lab"
+    other.mkdir(parents=True)
+    with Executors(tmp_path) as grid:
+        (other / "executor.pem").write_bytes(grid.identity.read_bytes())
+        with pytest.raises(AssertionError, match=rf"cannot {verb} .*data: .*lab/executor.pem is a private key"):
+            grid.start("labpc", f"--{verb}", f"{tmp_path / 'data'}:ro")
+
+
 @pytest.mark.parametrize(
     ("grant", "why"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from api.hubs import PATIENCE, Site, site
+from skips import require
 
 from laboratory.processes import until
 
@@ -229,13 +231,15 @@ class TestJobs:
 
     def test_a_program_that_is_ended_for_a_limit_leaves_its_log(self, grid: Site) -> None:
         grid.join("small", grid.invite(), "--memory", "512MiB", "--label", "small")
-        program = "print('begun', flush=True); kept = [bytes([1]) * (1 << 20) for _ in range(2000)]"
-        number = submit(grid, "--needs", "label=small", "--", "python3", "-c", program)
+        begins = "open('x1', 'w').close(); print('begun', flush=True)"
+        program = f"{begins}; kept = [bytes([1]) * (1 << 20) for _ in range(2000)]"
+        number = submit(grid, "--needs", "label=small", "--output", "x*", "--", "python3", "-c", program)
         found = ended(grid, number)
         assert "its program used more than the 268.4 MB of memory that its machine gives it" in found["why"]
         assert grid.call("bob", "logs", str(number)).stdout == "begun\n"
         (process,) = found["processes"]
         assert process["outcome"]["ended"] > process["outcome"]["began"]
+        assert [it["name"] for it in process["outcome"]["outputs"]] == ["x1"]
         grid.kill("small")
 
 
@@ -316,3 +320,20 @@ class TestLosses:
         found = ended(lab, number, "hub", patience=2 * PATIENCE)
         assert found["processes"][0]["executor"] == "ws8"
         assert found["processes"][0]["losses"] == 1
+
+    def test_a_hub_without_room_for_outputs_ends_the_process_in_words(self, lab: Site) -> None:
+        require("root")
+        lab.home("hub").mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "phalanx", str(lab.home("hub"))], check=True)
+        try:
+            lab.join("ws7", lab.up("--hub-only"))
+            script = "head -c 20000000 /dev/zero > big; echo said"
+            number = submit(lab, "--output", "big", "--", "sh", "-c", script, user="hub")
+            found = ended(lab, number, "hub", patience=2 * PATIENCE)
+            assert (found["state"], "the hub: " in found["why"]) == ("EXECUTOR_ERROR", True), found
+            assert len(found["processes"]) == 1
+            assert found["processes"][0]["attempts"] == 1
+            assert lab.say("hub", "logs", str(number)) == "said\n"
+        finally:
+            lab.end()
+            subprocess.run(["umount", "--lazy", str(lab.home("hub"))], check=True)

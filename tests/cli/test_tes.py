@@ -163,6 +163,17 @@ def test_what_a_hub_would_refuse_of_a_task_is_said_at_once(lab: Lab) -> None:
         assert (code, why in words) == (400, True), words
 
 
+def test_the_log_of_a_job_shows_what_its_task_prints(lab: Lab) -> None:
+    lab.site.join("ws7", lab.first)
+    token = lab.token()
+    id_ = lab.ask("tasks", token, task("sh", "-c", "echo to out; echo to error >&2; sleep 600 & exit 3"))["id"]
+    (log,) = lab.ended(id_, token)["logs"][0]["logs"]
+    assert (log["stdout"], log["stderr"], log["exit_code"]) == ("to out\n", "to error\n", 3)
+    job = json.loads(lab.site.say("bob", "jobs", "--json"))[-1]
+    shown = lab.site.call("bob", "logs", str(job["id"]))
+    assert (shown.stdout, shown.stderr) == ("to out\n", "to error\n")
+
+
 def test_silent_connections_are_ended_and_others_are_served(lab: Lab) -> None:
     token = lab.token()
     context = ssl.create_default_context(cafile=lab.authority())

@@ -289,6 +289,7 @@ def start_executor(listen: str, identity: Path | None, donating: Donating, **mor
     """
     os.environ.pop(VARIABLE, None)  # its processes belong to users' programs, not to the one that started the executor
     policy = policy_words(Rules(donating.rules) if donating.rules else "links", donating.trusted)
+    _cage.check_without_keys(donating.exports, "export")
     directory = donating.directory or _serve.directory_of(listen)
     spaces = None
     if not donating.no_spaces:

@@ -11,7 +11,9 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import ExitStack
+import threading
+import time
+from contextlib import ExitStack, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
@@ -29,6 +31,10 @@ PATIENCE = 60
 NOT_RUN = 127
 #: The offset of a signal's number in the exit status, as in a shell.
 BY_SIGNAL = 128
+#: Seconds for which the streams of an ended executor are read, because what it has started may keep them open.
+AFTER = 1.0
+#: Bytes that are read at once.
+AT_ONCE = 1 << 16
 
 
 def main() -> int:
@@ -70,19 +76,24 @@ def _run(executor: dict[str, Any], folder: Path, number: int) -> dict[str, Any]:
     try:
         with ExitStack() as opened:
             stdin = opened.enter_context(Path(executor.get("stdin") or os.devnull).open("rb"))
-            out, error = (opened.enter_context(_created(executor, name, streams[name])) for name in streams)
-            exit_code = subprocess.run(
+            named = {name: opened.enter_context(_created(shown[name])) for name in streams if executor.get(name)}
+            process = subprocess.Popen(
                 executor["command"],
                 cwd=executor.get("workdir") or folder,
                 env={**os.environ, **executor.get("env", {})},
                 stdin=stdin,
-                stdout=out,
-                stderr=error,
-                check=False,
-            ).returncode
+                stdout=named.get("stdout", subprocess.PIPE),
+                stderr=named.get("stderr", subprocess.PIPE),
+            )
+            copies = [_copying(getattr(process, name), name, streams[name]) for name in streams if name not in named]
+            exit_code = process.wait()
+            until = time.monotonic() + AFTER
+            for copy in copies:
+                copy.join(max(0.0, until - time.monotonic()))
     except OSError as error:
         exit_code, shown = NOT_RUN, streams
         streams["stderr"].write_text(f"{error}\n")
+        print(error, file=sys.stderr, flush=True)
     exit_code = exit_code if exit_code >= 0 else BY_SIGNAL - exit_code
     log = {"start_time": began, "end_time": _now(), "exit_code": exit_code}
     for name, file in streams.items():
@@ -91,10 +102,27 @@ def _run(executor: dict[str, Any], folder: Path, number: int) -> dict[str, Any]:
     return log
 
 
-def _created(executor: dict[str, Any], name: str, file: Path) -> IO[bytes]:
-    path = Path(executor[name]) if executor.get(name) else file
+def _created(path: Path) -> IO[bytes]:
     path.parent.mkdir(parents=True, exist_ok=True)
     return path.open("wb")
+
+
+def _copying(pipe: IO[bytes], name: str, file: Path) -> threading.Thread:
+    """Copies a stream of an executor to a file, for its log, and to the job's own stream, which ``phalanx logs``
+    shows."""
+    to = getattr(sys, name).buffer
+
+    def copy() -> None:
+        with suppress(OSError), file.open("wb") as written:
+            while piece := pipe.read1(AT_ONCE):  # type: ignore[attr-defined]
+                written.write(piece)
+                written.flush()
+                to.write(piece)
+                to.flush()
+
+    thread = threading.Thread(target=copy, name=f"phalanx-{name}", daemon=True)
+    thread.start()
+    return thread
 
 
 def _tail(file: Path) -> str:

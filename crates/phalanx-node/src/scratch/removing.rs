@@ -31,10 +31,10 @@ pub fn empty(folder: &Dir) -> io::Result<()> {
         for entry in folder.entries()? {
             let entry = entry?;
             is_empty = false;
-            match entry.file_type()?.is_dir() {
-                true => dissolve(folder, &entry.file_name(), &mut names)?,
-                false => folder.remove_file_or_symlink(entry.file_name())?,
-            }
+            unless_gone(match entry.file_type()?.is_dir() {
+                true => dissolve(folder, &entry.file_name(), &mut names),
+                false => folder.remove_file_or_symlink(entry.file_name()),
+            })?;
         }
         if is_empty {
             return Ok(());
@@ -53,10 +53,15 @@ fn dissolve(above: &Dir, name: &OsStr, names: &mut Names) -> io::Result<()> {
                 open_up(&folder, &entry.file_name());
                 folder.rename(entry.file_name(), above, names.next())?;
             }
-            false => folder.remove_file_or_symlink(entry.file_name())?,
+            false => unless_gone(folder.remove_file_or_symlink(entry.file_name()))?,
         }
     }
     above.remove_dir(name)
+}
+
+/// An entry may be removed elsewhere meanwhile: the watch over limits empties the folders of programs that it ends.
+fn unless_gone(outcome: io::Result<()>) -> io::Result<()> {
+    outcome.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// Lets this process change a folder that a program may have closed.

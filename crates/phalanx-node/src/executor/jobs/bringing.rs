@@ -38,8 +38,11 @@ impl Shared {
                 Err(Miss::Away) => failing = None,
                 Err(Miss::Work(error)) => {
                     if failing.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
-                        let whose = if error.kind() == io::ErrorKind::PermissionDenied { "the hub: " } else { "" };
-                        return Err(Failure::Machine(format!("{whose}{error}")));
+                        return Err(match error.kind() {
+                            // The hub refuses it to other machines, too: its disk is full, for example.
+                            io::ErrorKind::PermissionDenied => Failure::User(format!("the hub: {error}")),
+                            _ => Failure::Machine(error.to_string()),
+                        });
                     }
                 }
             }

@@ -136,15 +136,15 @@ impl Shared {
         if running.is_stopped() || matches!(done, Err(Failure::Machine(_))) {
             return done;
         }
-        self.bring_streams(task, running, outcome)?; // also of a program that was ended for a limit
-        let exit = done?;
+        // A program that was ended for a limit has a log and outputs, too.
+        self.bring_streams(task, running, outcome)?;
         match self.bring_outputs(task, running, &folder) {
             Ok(outputs) => outcome.outputs = outputs,
             // The error of the command says more than an error about outputs that it has not written.
-            Err(Failure::User(_)) if exit != Exit::Code(0) => {}
+            Err(Failure::User(_)) if !matches!(done, Ok(Exit::Code(0))) => {}
             Err(failure) => return Err(failure),
         }
-        Ok(exit)
+        done
     }
 
     /// Runs the commands one after the other, up to the first that fails.
