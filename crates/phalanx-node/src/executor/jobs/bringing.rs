@@ -57,9 +57,10 @@ impl Shared {
             Some((_, contents)) => contents,
             None => Contents::open(&self.settings.member, &hub).map_err(|_| Miss::Away)?,
         };
-        let done = work(&mut contents).map_err(|error| match contents.has_ended() {
-            true => Miss::Away,
-            false => Miss::Work(error),
+        let done = work(&mut contents).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Miss::Work(error), // the hub may end the link after a refusal
+            _ if contents.has_ended() => Miss::Away,
+            _ => Miss::Work(error),
         })?;
         lock(&self.links).push((hub, contents));
         Ok(done)
