@@ -254,7 +254,7 @@ def _short(name: str) -> str:
 def _is_notebook() -> bool:
     """Whether this process is the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
+    shell = getattr(ipython, "get_ipython", lambda: None)()
     return shell is not None and "IPKernelApp" in shell.config
 
 
