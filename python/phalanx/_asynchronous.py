@@ -11,11 +11,11 @@ import threading
 from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import Future
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
+    from queue import SimpleQueue
 
     from phalanx._course import Course
 
@@ -92,6 +92,7 @@ async def _close(manager: Manager) -> None:
 async def read(results: Generator[T, None, None], course: Course) -> AsyncGenerator[T, None]:
     """The results of a computation for an ``async for``. When it is left, the computation ends."""
     import asyncio
+    from queue import SimpleQueue
 
     loop = asyncio.get_running_loop()
     asked: SimpleQueue[asyncio.Future[_Handed[T]] | None] = SimpleQueue()
@@ -139,6 +140,8 @@ def _next_request(
     asked: SimpleQueue[asyncio.Future[_Handed[T]] | None], loop: asyncio.AbstractEventLoop
 ) -> asyncio.Future[_Handed[T]] | None:
     """The next request of the reader. None: it has left, or its loop was closed and can tell nothing any more."""
+    from queue import Empty
+
     while not loop.is_closed():
         with suppress(Empty):
             return asked.get(timeout=PATIENCE)
