@@ -11,11 +11,11 @@ import threading
 from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import Future
 from contextlib import suppress
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
+    from queue import SimpleQueue
 
     from phalanx._course import Course
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 #: Maximum number of results that the thread hands to the event loop at once. Handing over costs about 60 µs. A larger
 #: number would keep other tasks of the loop waiting, if the reader never waits for anything else.
 MOST_AT_ONCE = 256
+#: Seconds between two looks at whether the event loop was closed without a word.
+PATIENCE = 1.0
 
 #: Results, whether they are the last ones, and the error that ended them.
 _Handed: TypeAlias = tuple[list[T], bool, BaseException | None]
@@ -90,6 +92,7 @@ async def _close(manager: Manager) -> None:
 async def read(results: Generator[T, None, None], course: Course) -> AsyncGenerator[T, None]:
     """The results of a computation for an ``async for``. When it is left, the computation ends."""
     import asyncio
+    from queue import SimpleQueue
 
     loop = asyncio.get_running_loop()
     asked: SimpleQueue[asyncio.Future[_Handed[T]] | None] = SimpleQueue()
@@ -123,7 +126,7 @@ def _hand_over(
     or when the reader has left."""
     reader = _Reader(results, course)
     try:
-        while (answer := asked.get()) is not None:
+        while (answer := _next_request(asked, loop)) is not None:
             handed = reader.take()
             with suppress(RuntimeError):  # the loop is closed, so the reader has left
                 loop.call_soon_threadsafe(_answer, answer, handed)
@@ -131,6 +134,18 @@ def _hand_over(
                 break
     finally:
         results.close()
+
+
+def _next_request(
+    asked: SimpleQueue[asyncio.Future[_Handed[T]] | None], loop: asyncio.AbstractEventLoop
+) -> asyncio.Future[_Handed[T]] | None:
+    """The next request of the reader. None: it has left, or its loop was closed and can tell nothing any more."""
+    from queue import Empty
+
+    while not loop.is_closed():
+        with suppress(Empty):
+            return asked.get(timeout=PATIENCE)
+    return None
 
 
 class _Reader(Generic[T]):

@@ -10,7 +10,6 @@ import atexit
 import sys
 import threading
 from collections.abc import Generator, Iterable
-from html import escape
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -209,6 +208,8 @@ class NotebookBar:
 
     def html(self) -> str:
         """The picture. It has the page's own colours, light or dark."""
+        from html import escape
+
         spent = monotonic() - self._began
         speed = self._done / spent if spent > 0 else 0.0
         known = self._total
@@ -254,7 +255,7 @@ def _short(name: str) -> str:
 def _is_notebook() -> bool:
     """Whether this process is the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
+    shell = getattr(ipython, "get_ipython", lambda: None)()
     return shell is not None and "IPKernelApp" in shell.config
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import suppress
-from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -115,6 +114,8 @@ class Results(Generator[R, None, None], Generic[R]):
 
     def _state(self) -> str:
         """How far the computation is, like ``3 of 10 came, running``."""
+        from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate  # slow to import
+
         course, state = self._course, getgeneratorstate(self._results)
         if state == GEN_CREATED:
             return "not begun" if course.total is None else f"{counted(course.total, 'task')}, not begun"

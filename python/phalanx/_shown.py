@@ -7,7 +7,6 @@ closed, or before it was wholly made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from html import escape
 
 #: Rows of a table at most. A manager may have a thousand interpreters.
 MOST_ROWS = 20
@@ -51,6 +50,8 @@ def card(title: str, facts: Iterable[tuple[str, object]], rows: Rows | None = No
     rows
         The heads of the table and its rows, of which the first :data:`MOST_ROWS` are shown.
     """
+    from html import escape  # imported only here, because most programs show nothing
+
     shown = "".join(_row((name, value), head=True) for name, value in facts)
     parts = [f"<div><strong>{escape(title)}</strong></div>"]
     if shown:
@@ -70,6 +71,8 @@ Rows = tuple[Sequence[str], Sequence[Sequence[object]]]
 
 
 def _row(cells: Sequence[object], *, head: bool = False) -> str:
+    from html import escape
+
     first, *others = (escape(str(cell)) for cell in cells)
     begin = f'<th scope="row" style="{_CELL}">{first}</th>' if head else f'<td style="{_CELL}">{first}</td>'
     return f"<tr>{begin}{''.join(f'<td style={chr(34)}{_CELL}{chr(34)}>{cell}</td>' for cell in others)}</tr>"

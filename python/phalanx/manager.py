@@ -22,9 +22,7 @@ from phalanx._grids import JoinedHosts, machines_of, names_grid
 from phalanx._mapping import buffered
 from phalanx._outcomes import failure, stage_code, unreadable
 from phalanx._output import Output, shower
-from phalanx._packages import Packages
 from phalanx._program import program_token
-from phalanx._progress import bar_for, shown, total_of
 from phalanx._prologue import Prologue
 from phalanx._reach import Reach
 from phalanx._results import Account
@@ -46,6 +44,8 @@ from phalanx.words import DELEGATES, SERVICES_OF, Delegate, Policy, StrPath, che
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+    from phalanx._packages import Packages
+    from phalanx._progress import Bar
     from phalanx.summary import Summary
 
 _log = logging.getLogger("phalanx")
@@ -199,7 +199,7 @@ class Manager(Executor):
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         prologue = None if initializer is None else stage_code((initializer, tuple(initargs)))
-        staged = Packages.read(packages) if packages else None
+        staged = _read_packages(packages) if packages else None
         addresses, interpreters = _addresses(where), interpreters_of(contract)
         if addresses is None and interpreters is not None and interpreters > MOST_LOCAL:
             raise ContractError(f"{interpreters} interpreters on one machine are more than {MOST_LOCAL}")
@@ -323,7 +323,7 @@ class Manager(Executor):
         code = stage_code(compiled.code)
         options = {"ordered": ordered, "stragglers": stragglers}
         account = Account(self._native.summary)
-        course = Course(partial(name_of, program), _size(tasks), bar_for(progress))
+        course = Course(partial(name_of, program), _size(tasks), _bar_for(progress))
         return Results(self._results(code, compiled, tasks, options, account, course), account, course)
 
     def _results(
@@ -471,8 +471,10 @@ class Manager(Executor):
         """
         if chunksize is not None and chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
-        bar = bar_for(progress)
+        bar = _bar_for(progress)
         if bar is not None:
+            from phalanx._progress import shown, total_of
+
             total = total_of(iterables)
             results = self.map(fn, *iterables, timeout=timeout, chunksize=chunksize, buffersize=buffersize)
             return shown(results, safe(partial(name_of, fn), "map"), total, bar)
@@ -545,6 +547,20 @@ class Manager(Executor):
         self._submissions.check_process()
         if self._submissions.closed:
             raise RuntimeError("this manager is closed")
+
+
+def _bar_for(progress: bool | str) -> Bar | None:
+    if progress is False:
+        return None
+    from phalanx._progress import bar_for  # most programs show none
+
+    return bar_for(progress)
+
+
+def _read_packages(named: Iterable[StrPath] | StrPath) -> Packages | None:
+    from phalanx._packages import Packages  # archives are slow to import
+
+    return Packages.read(named)
 
 
 def _size(tasks: Iterable[Any]) -> int | None:

@@ -12,7 +12,6 @@ from typing import Any, Union, overload
 
 from phalanx.errors import ProgramError
 from phalanx.security import Marks, marks_of, read_mark
-from phalanx.setups import Prepared, per_interpreter
 from phalanx.words import Mark
 
 Function = Callable[..., Any]
@@ -86,6 +85,8 @@ class Farm(Skeleton):
                     f"setup= is for a function of the value and a task, and {program!r} is a skeleton: give it to the "
                     "px.Farm(function, setup=…) inside of it"
                 )
+            from phalanx.setups import Prepared, per_interpreter  # most farms have none
+
             setup = per_interpreter(setup)
             self._shown += f", setup={name_of(setup)}"
             self.program = Prepared(program, setup)

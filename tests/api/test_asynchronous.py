@@ -133,6 +133,16 @@ def test_a_computation_that_is_left_ends(manager: px.Manager, way: str) -> None:
     assert manager.submit(tasks.double, 4).result(timeout=30) == 8
 
 
+def test_a_loop_that_is_closed_without_a_word_ends_its_reader(manager: px.Manager) -> None:
+    loop = asyncio.new_event_loop()
+    results = manager.compute(tasks.slowly, count()).__aiter__()
+    assert loop.run_until_complete(anext(results)) == tasks.slowly(0)
+    assert readers()
+    loop.close()
+    until(lambda: not readers(), timeout=30, what="the end of the reader")
+    assert manager.submit(tasks.double, 4).result(timeout=30) == 8
+
+
 def test_a_reader_that_waits_can_be_cancelled(manager: px.Manager) -> None:
     ready = threading.Event()
 

@@ -63,6 +63,12 @@ def test_names_that_have_moved_are_still_there_and_not_shown() -> None:
     assert len(px.__all__) == len(set(px.__all__)) <= 31
 
 
+def test_a_manager_imports_nothing_that_only_some_programs_need() -> None:
+    code = "import sys; before = set(sys.modules); import phalanx.manager; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"asyncio", "html", "inspect", "rich", "tempfile", "zipfile"} & set(done.stdout.split())
+
+
 def test_commands_that_need_no_manager_import_none() -> None:
     """What is imported with a grid would be paid by each command that takes one."""
     told = run("-c", "import sys, phalanx.cli.ls; print(*sys.modules)").split()
