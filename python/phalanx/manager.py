@@ -6,6 +6,7 @@ import logging
 import sys
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sized
 from concurrent.futures import Executor, Future
 from functools import partial
@@ -17,7 +18,7 @@ from phalanx import _native
 from phalanx._compile import Compiled, compile_program
 from phalanx._grids import JoinedHosts, machines_of, names_grid
 from phalanx._mapping import buffered
-from phalanx._outcomes import failure, stage_code, unreadable
+from phalanx._outcomes import failure, name_of, stage_code, unreadable
 from phalanx._output import Output, shower
 from phalanx._program import program_token
 from phalanx._prologue import Prologue
@@ -39,6 +40,7 @@ from phalanx.words import DELEGATES, SERVICES_OF, Delegate, Policy, StrPath, che
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from phalanx.dashboard import Dashboard, Watched
     from phalanx.summary import Summary
 
 _log = logging.getLogger("phalanx")
@@ -59,6 +61,8 @@ PATIENCE = 0.1
 SILENCE = 1.6
 #: Largest number of tasks that a collection's size is reported as.
 MOST_TASKS = 1 << 53
+#: The latest runs of `compute` whose names a dashboard shows.
+MOST_NAMED = 64
 #: Maximum number of interpreters on this machine. A larger number is taken for a mistake of the user.
 MOST_LOCAL = 1024
 
@@ -74,6 +78,7 @@ class ManagerOptions(TypedDict, total=False):
     output: Output
     delegate: Delegate | None
     needs: Needs | None
+    dashboard: bool | int
 
 
 class MapOptions(TypedDict, total=False):
@@ -127,6 +132,9 @@ class Manager(Executor):
     needs
         What each machine must have, as :func:`phalanx.needs` makes it. The manager recruits only at members of a joined
         grid that have it, also of those that come later.
+    dashboard
+        ``True`` serves a page at ``127.0.0.1`` that shows what the program does, until the manager is closed, and
+        prints a link to it to standard error. A number is the port. :attr:`dashboard` makes more links.
 
     Raises
     ------
@@ -160,6 +168,7 @@ class Manager(Executor):
         output: Output = None,
         delegate: Delegate | None = "given",
         needs: Needs | None = None,
+        dashboard: bool | int = False,
     ) -> None:
         if delegate is not None:
             check_word("delegate", delegate, DELEGATES, PhalanxError)
@@ -181,6 +190,8 @@ class Manager(Executor):
         if addresses is None and interpreters is not None and interpreters > MOST_LOCAL:
             raise ContractError(f"{interpreters} interpreters on one machine are more than {MOST_LOCAL}")
         show = shower(output, others=addresses is not None)
+        if dashboard is not False:
+            _check_port(dashboard)
         if not patience >= 0:  # NaN is not
             raise ContractError(f"patience is a number of seconds, 0 or more, not {patience}")
         if journal is not None:
@@ -209,8 +220,14 @@ class Manager(Executor):
         )
         for service in SERVICES_OF[delegate] if addresses is not None and delegate is not None else ():
             native.delegate(service, None)
+        #: The runs of `compute` that were opened last, and what they compute.
+        self._named: deque[tuple[int, str]] = deque(maxlen=MOST_NAMED)
+        self._watched = None if dashboard is False else _watched(native, self._named, dashboard)
+        native = native if self._watched is None else cast("_native.Manager", self._watched)
         self._native = native if prologue is None else cast("_native.Manager", Prologue(native, prologue))
         self._submissions = Submissions(self._native)
+        if self._watched is not None:
+            self._watched.names_from(self._submissions.names)
         # A manager that was garbage-collected still answers what was submitted, as the standard library's executors do.
         weakref.finalize(self, self._submissions.shutdown, wait=False).atexit = False
 
@@ -219,6 +236,11 @@ class Manager(Executor):
         """How many interpreters the contract asks for. With :class:`Throughput` or :class:`Deadline`, at this
         moment."""
         return self._native.interpreters
+
+    @property
+    def dashboard(self) -> Dashboard | None:
+        """The page that shows what this manager does; ``None`` without ``dashboard=True``."""
+        return None if self._watched is None else self._watched.page
 
     @overload
     def compute(
@@ -273,6 +295,7 @@ class Manager(Executor):
         """
         self._check_open()
         compiled = compile_program(program)
+        compiled.name = "" if self._watched is None else name_of(program)
         code = stage_code(compiled.code)
         options = {"ordered": ordered, "stragglers": stragglers}
         account = Account(self._native.summary)
@@ -284,6 +307,8 @@ class Manager(Executor):
         native, mailbox = self._native, _native.Mailbox()
         staged = compiled.stage(native, code)
         run = native.open(staged, mailbox, ahead=AHEAD, spare=SPARE, contract=True, size=_size(tasks), **options)
+        if compiled.name:
+            self._named.append((run, compiled.name))
         stream = open_stream(native, run, tasks, pack if compiled.is_chain else pack_each)
         try:
             while True:
@@ -456,6 +481,22 @@ class Manager(Executor):
         self._submissions.check_process()
         if self._submissions.closed:
             raise RuntimeError("this manager is closed")
+
+
+def _watched(native: _native.Manager, named: deque[tuple[int, str]], port: bool | int) -> Watched:
+    """A manager with a page that shows what it does. Raises PhalanxError if the port is in use."""
+    from phalanx.dashboard import Watched  # a server is slow to import
+
+    try:
+        return Watched(native, lambda: dict(named.copy()), port)
+    except BaseException:
+        native.close()
+        raise
+
+
+def _check_port(port: object) -> None:
+    if not isinstance(port, int) or not 0 <= port < 1 << 16:
+        raise PhalanxError(f"dashboard={port!r}: write True for any free port, or a port, which is at most 65535")
 
 
 def _size(tasks: Iterable[Any]) -> int | None:
