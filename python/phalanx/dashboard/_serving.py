@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from phalanx.dashboard._access import Access, names_this_machine
+from phalanx.dashboard._clean import text
 from phalanx.dashboard._feed import Feed
 from phalanx.dashboard._metrics import CONTENT_TYPE, exposition
 from phalanx.errors import PhalanxError
@@ -194,8 +195,8 @@ class Handler(BaseHTTPRequestHandler):
         if not self.server.access.knows_scraper(self.headers.get("Authorization", "")):
             words = "Show the dashboard's token: Authorization: Bearer TOKEN\n"
             return self._send(401, words.encode(), "text/plain; charset=utf-8", {"WWW-Authenticate": "Bearer"})
-        text = exposition(self.server.feed.now())
-        return self._send(200, text.encode(), CONTENT_TYPE)
+        metrics = exposition(self.server.feed.now())
+        return self._send(200, metrics.encode(), CONTENT_TYPE)
 
     def _state(self, _: str) -> None:
         self._send(200, json.dumps(self.server.feed.now()).encode(), "application/json")
@@ -209,7 +210,9 @@ class Handler(BaseHTTPRequestHandler):
         try:
             found = self.server.feed.source.log(job, index, asked["stream"], start)
         except PhalanxError as error:
-            found = {"failure": str(error)}
+            found = {"failure": text(str(error))}
+        except Exception as error:  # a fault of ours, or of the hub: the page says it
+            found = {"failure": text(f"{type(error).__name__}: {error}")}
         return self._send(200, json.dumps(found).encode(), "application/json")
 
     def _events(self, _: str) -> None:
@@ -231,8 +234,8 @@ class Handler(BaseHTTPRequestHandler):
             if found is None:
                 self.wfile.write(b": still here\n\n")
                 continue
-            number, text = found
-            self.wfile.write(b"data: " + text.encode() + b"\n\n")  # the timeout ends a page that takes nothing in
+            number, changed = found
+            self.wfile.write(b"data: " + changed.encode() + b"\n\n")  # the timeout ends a page that takes nothing in
         self.wfile.write(b"event: end\ndata: {}\n\n")
 
     def _unknown(self, _: str) -> None:

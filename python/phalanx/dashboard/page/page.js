@@ -236,6 +236,7 @@ const FIGURES = {
   grid: [
     ["executors here", (it) => `${it.here} of ${it.executors}`], ["closed by owners", (it) => count(it.closed)], ["places in use", (it) => `${it.used} of ${it.places}`], ["lost", (it) => count(it.lost)],
     ["jobs' processes running", (it) => count(it.running)], ["… waiting", (it) => count(it.waiting)],
+    ["links relayed by the hub", () => count(parts.relayed?.links)], ["relayed so far", () => bytes(parts.relayed?.bytes)],
   ],
 };
 function showFigures(totals) {
