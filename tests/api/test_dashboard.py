@@ -110,10 +110,10 @@ def test_time_left_and_windows_are_told_while_a_program_runs(manager: px.Manager
         next(results)
         next(results)
 
-        def told() -> dict[str, Any] | None:
+        def told() -> dict[str, Any]:
             now = page.now()
             run = now["programs"][0]
-            return now if run["left"] and any(it["window"] for it in now["interpreters"]) else None
+            return now if run["left"] and any(it["window"] for it in now["interpreters"]) else {}
 
         now = eventually(told, what="the time left")
         run = now["programs"][0]
