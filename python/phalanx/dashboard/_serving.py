@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import threading
@@ -12,6 +13,7 @@ from contextlib import suppress
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
+from socketserver import TCPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -79,7 +81,7 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = MOST_CONNECTIONS
-    allow_reuse_address = True
+    allow_reuse_address = os.name == "posix"  # elsewhere another program could take the port
 
     def __init__(self, feed: Feed, access: Access, port: int = 0) -> None:
         self.feed, self.access = feed, access
@@ -95,6 +97,11 @@ class Server(ThreadingHTTPServer):
             ) from None
         self._thread = threading.Thread(target=self.serve_forever, args=(_LOOK,), name="phalanx-dashboard", daemon=True)
         self._thread.start()
+
+    def server_bind(self) -> None:
+        """Takes the port. The library would also ask the network for the name of 127.0.0.1, which may take seconds."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
 
     def link(self) -> str:
         """A link that one browser can use, once."""
