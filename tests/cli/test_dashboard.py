@@ -295,3 +295,34 @@ class TestRealHub:
             process.wait()
             os.close(ours)
             os.close(theirs)
+
+    def test_a_hub_that_is_away_and_comes_back_is_said(self, tmp_path: Path) -> None:
+        with site(tmp_path) as own:
+            own.up()
+            own.say("bob", "join", "--name", "bob", own.invite("--role", "user"))
+            follow_a_hub(own)
+
+
+def follow_a_hub(lab: Site) -> None:
+    """The page of a grid while its hub is away, and afterwards."""
+    files, env = lab.folder / "away", lab.env("bob")
+    process = Process([PHALANX, "dashboard", "--json"], title="dashboard", files=files, cwd=lab.folder, env=env)
+    try:
+        told = json.loads(process.line("{", timeout=PATIENCE))
+        _, text, headers = ask(told["address"], told["link"].removeprefix(f"http://{told['address']}"))
+        cookie, page = headers["Set-Cookie"].partition(";")[0], re.search(r"url=(/[^/]+/)", text)
+        assert page is not None
+
+        def now() -> dict[str, Any]:
+            state: dict[str, Any] = json.loads(ask(told["address"], f"{page[1]}state", Cookie=cookie)[1])
+            return state
+
+        until(lambda: now()["failure"] is None, timeout=PATIENCE, what="the hub's first answer")
+        lab.kill("hub")
+        state = until(lambda: now() if now()["failure"] else None, timeout=PATIENCE, what="that no hub answers")
+        assert "no hub" in state["failure"]
+        assert state["members"]  # the last ones stay
+        lab.up()
+        until(lambda: now()["failure"] is None, timeout=PATIENCE, what="the hub's answer after its return")
+    finally:
+        process.kill()
