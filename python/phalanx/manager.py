@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from phalanx.dashboard import Dashboard, Watched
+    from phalanx.dashboard._traces import Traced
     from phalanx.summary import Summary
 
 _log = logging.getLogger("phalanx")
@@ -79,6 +80,7 @@ class ManagerOptions(TypedDict, total=False):
     delegate: Delegate | None
     needs: Needs | None
     dashboard: bool | int
+    traces: bool
 
 
 class MapOptions(TypedDict, total=False):
@@ -135,6 +137,10 @@ class Manager(Executor):
     dashboard
         ``True`` serves a page at ``127.0.0.1`` that shows what the program does, until the manager is closed, and
         prints a link to it to standard error. A number is the port. :attr:`dashboard` makes more links.
+    traces
+        Whether one OpenTelemetry trace is sent when the manager is closed: a span of the program, and one of each run
+        (the last 64). It goes to the tracer provider of the program, or else by OTLP over HTTP to where
+        ``OTEL_EXPORTER_OTLP_ENDPOINT`` says. Needs ``phalanx-grid[traces]``.
 
     Raises
     ------
@@ -169,6 +175,7 @@ class Manager(Executor):
         delegate: Delegate | None = "given",
         needs: Needs | None = None,
         dashboard: bool | int = False,
+        traces: bool = False,
     ) -> None:
         if delegate is not None:
             check_word("delegate", delegate, DELEGATES, PhalanxError)
@@ -192,6 +199,8 @@ class Manager(Executor):
         show = shower(output, others=addresses is not None)
         if dashboard is not False:
             _check_port(dashboard)
+        if traces:
+            pass  # what it lacks is said before anything is started
         if not patience >= 0:  # NaN is not
             raise ContractError(f"patience is a number of seconds, 0 or more, not {patience}")
         if journal is not None:
@@ -224,10 +233,13 @@ class Manager(Executor):
         self._named: deque[tuple[int, str]] = deque(maxlen=MOST_NAMED)
         self._watched = None if dashboard is False else _watched(native, self._named, dashboard)
         native = native if self._watched is None else cast("_native.Manager", self._watched)
+        self._traced = _traced(native, self._named) if traces else None
+        native = native if self._traced is None else cast("_native.Manager", self._traced)
         self._native = native if prologue is None else cast("_native.Manager", Prologue(native, prologue))
         self._submissions = Submissions(self._native)
-        if self._watched is not None:
-            self._watched.names_from(self._submissions.names)
+        for told in (self._watched, self._traced):
+            if told is not None:
+                told.names_from(self._submissions.names)
         # A manager that was garbage-collected still answers what was submitted, as the standard library's executors do.
         weakref.finalize(self, self._submissions.shutdown, wait=False).atexit = False
 
@@ -295,7 +307,7 @@ class Manager(Executor):
         """
         self._check_open()
         compiled = compile_program(program)
-        compiled.name = "" if self._watched is None else name_of(program)
+        compiled.name = "" if self._watched is self._traced is None else name_of(program)
         code = stage_code(compiled.code)
         options = {"ordered": ordered, "stragglers": stragglers}
         account = Account(self._native.summary)
@@ -492,6 +504,13 @@ def _watched(native: _native.Manager, named: deque[tuple[int, str]], port: bool 
     except BaseException:
         native.close()
         raise
+
+
+def _traced(native: _native.Manager, named: deque[tuple[int, str]]) -> Traced:
+    """A manager that sends a trace when it is closed."""
+    from phalanx.dashboard._traces import Traced
+
+    return Traced(native, lambda: dict(named.copy()))
 
 
 def _check_port(port: object) -> None:
