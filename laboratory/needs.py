@@ -22,6 +22,7 @@ PACKAGES = {
     "Xvfb": ["xvfb"],
     "bridge": ["iproute2"],
     "c++": ["g++"],
+    "chromium": ["chromium"],
     "dbus-daemon": ["dbus-daemon", "python3-dbusmock"],
     "groff": ["groff-base"],
     "ip": ["iproute2"],

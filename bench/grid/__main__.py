@@ -59,6 +59,8 @@ _FIGURES = {
     "hub_cpu": Figure("hub with {members} members: processor", "%", 10),
     "hub_rss": Figure("… resident memory", "MB", 200),
     "hub_join": Figure("… joins, one after the other at 8 at a time", "/s", None, True),
+    "watched_cpu": Figure("hub with {members} members and one page open: processor", "%", 5),
+    "page_cpu": Figure("… the command that serves the page", "%", 5),
     "rest_rss": Figure("executor at rest: resident memory", "MB", 60),
     "rest_cpu": Figure("… processor", "%", 0.1),
     "rest_wire": Figure("… bytes to and from the hub", "KB/min", 1),
@@ -75,6 +77,7 @@ _ROWS: dict[str, Callable[[Settings, Samples], None]] = {
     "nulls": volunteering.nulls,
     "relay": relaying.relay,
     "hub": resting.hub,
+    "watch": resting.watch,
     "rest": resting.rest,
 }
 

@@ -97,6 +97,8 @@ class Compiled:
 
     def __init__(self, entry: list[Target], drafts: list[Draft]) -> None:
         numbers = {draft: number for number, draft in enumerate(drafts)}
+        #: What a dashboard calls it; empty without one.
+        self.name = ""
         self.entry = _targets(entry, numbers)
         self.instructions = [draft.native(numbers) for draft in drafts]
         self.marks = [draft.marks for draft in drafts]

@@ -183,6 +183,10 @@ class Submissions:
         self._settle_all()
         self._mailbox.nudge()
 
+    def names(self) -> dict[int, str]:
+        """What the open runs compute, by their numbers. Any thread may ask."""
+        return {number: run.program.name for number, run in self._runs.copy().items()}
+
     def check_process(self) -> None:
         """Raises RuntimeError in a process that was forked from the process of the manager."""
         if os.getpid() != self._pid:

@@ -6,6 +6,7 @@ import logging
 import sys
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sized
 from concurrent.futures import Executor
 from functools import partial
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
     from phalanx._packages import Packages
     from phalanx._progress import Bar
+    from phalanx.dashboard import Dashboard, Watched
+    from phalanx.dashboard._traces import Traced
     from phalanx.summary import Summary
 
 _log = logging.getLogger("phalanx")
@@ -66,6 +69,8 @@ PATIENCE = 0.1
 SILENCE = 1.6
 #: Largest number of tasks that a collection's size is reported as.
 MOST_TASKS = 1 << 53
+#: The latest runs of `compute` whose names a dashboard shows.
+MOST_NAMED = 64
 #: Maximum number of interpreters on this machine. A larger number is taken for a mistake of the user.
 MOST_LOCAL = 1024
 
@@ -83,6 +88,8 @@ class ManagerOptions(TypedDict, total=False):
     needs: Needs | None
     packages: Iterable[StrPath] | StrPath
     wait: float
+    dashboard: bool | int
+    traces: bool
 
 
 class MapOptions(TypedDict, total=False):
@@ -144,6 +151,13 @@ class Manager(Executor):
     wait
         Seconds to wait for the first interpreter, if no machine is there yet or others use all places. What is waited
         for, and the place in the queue, are told in the log ``phalanx``. With 0, the manager does not wait.
+    dashboard
+        ``True`` serves a page at ``127.0.0.1`` that shows what the program does, until the manager is closed, and
+        prints a link to it to standard error. A number is the port. :attr:`dashboard` makes more links.
+    traces
+        Whether one OpenTelemetry trace is sent when the manager is closed: a span of the program, and one of each run
+        (the last 64). It goes to the tracer provider of the program, or else by OTLP over HTTP to where
+        ``OTEL_EXPORTER_OTLP_ENDPOINT`` says. Needs ``phalanx-grid[traces]``.
 
     Raises
     ------
@@ -182,6 +196,8 @@ class Manager(Executor):
         needs: Needs | None = None,
         packages: Iterable[StrPath] | StrPath = (),
         wait: float = 0.0,
+        dashboard: bool | int = False,
+        traces: bool = False,
     ) -> None:
         if delegate is not None:
             check_word("delegate", delegate, DELEGATES, PhalanxError)
@@ -204,6 +220,10 @@ class Manager(Executor):
         if addresses is None and interpreters is not None and interpreters > MOST_LOCAL:
             raise ContractError(f"{interpreters} interpreters on one machine are more than {MOST_LOCAL}")
         show = shower(output, others=addresses is not None)
+        if dashboard is not False:
+            _check_port(dashboard)
+        if traces:
+            pass  # what it lacks is said before anything is started
         if not patience >= 0:  # NaN is not
             raise ContractError(f"patience is a number of seconds, 0 or more, not {patience}")
         if journal is not None:
@@ -233,10 +253,19 @@ class Manager(Executor):
         )
         for service in SERVICES_OF[delegate] if addresses is not None and delegate is not None else ():
             native.delegate(service, None)
+        #: The runs of `compute` that were opened last, and what they compute.
+        self._named: deque[tuple[int, str]] = deque(maxlen=MOST_NAMED)
+        self._watched = None if dashboard is False else _watched(native, self._named, dashboard)
+        native = native if self._watched is None else cast("_native.Manager", self._watched)
+        self._traced = _traced(native, self._named) if traces else None
+        native = native if self._traced is None else cast("_native.Manager", self._traced)
         if staged is not None:
             native = staged.in_front_of(native, here=addresses is None)
         self._native = native if prologue is None else cast("_native.Manager", Prologue(native, prologue))
         self._submissions = Submissions(self._native)
+        for told in (self._watched, self._traced):
+            if told is not None:
+                told.names_from(self._submissions.names)
         # A manager that was garbage-collected still answers what was submitted, as the standard library's executors do.
         weakref.finalize(self, self._submissions.shutdown, wait=False).atexit = False
 
@@ -245,6 +274,11 @@ class Manager(Executor):
         """How many interpreters the contract asks for. With :class:`Throughput` or :class:`Deadline`, at this
         moment."""
         return self._native.interpreters
+
+    @property
+    def dashboard(self) -> Dashboard | None:
+        """The page that shows what this manager does; ``None`` without ``dashboard=True``."""
+        return None if self._watched is None else self._watched.page
 
     @overload
     def compute(
@@ -320,6 +354,7 @@ class Manager(Executor):
         """
         self._check_open()
         compiled = compile_program(program)
+        compiled.name = "" if self._watched is self._traced is None else safe(partial(name_of, program), "a program")
         code = stage_code(compiled.code)
         options = {"ordered": ordered, "stragglers": stragglers}
         account = Account(self._native.summary)
@@ -338,6 +373,8 @@ class Manager(Executor):
         native, mailbox = self._native, _native.Mailbox()
         staged = compiled.stage(native, code)
         run = native.open(staged, mailbox, ahead=AHEAD, spare=SPARE, contract=True, size=_size(tasks), **options)
+        if compiled.name:
+            self._named.append((run, compiled.name))
         stream = open_stream(native, run, tasks, pack if compiled.is_chain else pack_each)
         try:
             course.begin(mailbox)
@@ -561,6 +598,29 @@ def _read_packages(named: Iterable[StrPath] | StrPath) -> Packages | None:
     from phalanx._packages import Packages  # archives are slow to import
 
     return Packages.read(named)
+
+
+def _watched(native: _native.Manager, named: deque[tuple[int, str]], port: bool | int) -> Watched:
+    """A manager with a page that shows what it does. Raises PhalanxError if the port is in use."""
+    from phalanx.dashboard import Watched  # a server is slow to import
+
+    try:
+        return Watched(native, lambda: dict(named.copy()), port)
+    except BaseException:
+        native.close()
+        raise
+
+
+def _traced(native: _native.Manager, named: deque[tuple[int, str]]) -> Traced:
+    """A manager that sends a trace when it is closed."""
+    from phalanx.dashboard._traces import Traced
+
+    return Traced(native, lambda: dict(named.copy()))
+
+
+def _check_port(port: object) -> None:
+    if not isinstance(port, int) or not 0 <= port < 1 << 16:
+        raise PhalanxError(f"dashboard={port!r}: write True for any free port, or a port, which is at most 65535")
 
 
 def _size(tasks: Iterable[Any]) -> int | None:

@@ -87,7 +87,7 @@ MODULES = {
         "_cage _compile _interpreter _outcomes _prologue _results _stream",
         "_packages _runs _staging",
         "_mapping",
-        "_submissions launching",
+        "_submissions dashboard launching",
         "manager",
         "space bsp transfer",
         "grid",

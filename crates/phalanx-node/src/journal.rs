@@ -1,10 +1,15 @@
 //! The journal: facts in the order in which they happened. The progress bar, the closing table and the benchmarks read it. No
 //! other part of the program counts by itself.
 
+mod programs;
+
+pub use programs::{Kept, Moment, RunTotals};
+
 use phalanx_core::event::Fact;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Level, Levels};
 use phalanx_net::sync::lock;
+use programs::Programs;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -101,6 +106,7 @@ pub struct Journal {
 #[derive(Debug)]
 struct State {
     summary: Summary,
+    programs: Programs,
     file: Option<BufWriter<File>>,
     /// The error after which the file was given up. The computation goes on without it.
     file_error: Option<io::Error>,
@@ -117,14 +123,22 @@ impl Journal {
     /// A journal whose times begin now. With `file`, every fact is written there as a line of JSON.
     pub fn new(began: Instant, file: Option<&Path>) -> io::Result<Journal> {
         let file = file.map(File::create).transpose()?.map(BufWriter::new);
-        Ok(Journal { began, state: Mutex::new(State { summary: Summary::default(), file, file_error: None }) })
+        Ok(Journal {
+            began,
+            state: Mutex::new(State {
+                summary: Summary::default(),
+                programs: Programs::default(),
+                file,
+                file_error: None,
+            }),
+        })
     }
 
     /// Records a fact that has just happened.
     pub fn record(&self, fact: &Fact) {
         let at = self.began.elapsed().as_secs_f64();
         let mut state = lock(&self.state);
-        state.summary.add(at, fact);
+        state.add(at, fact);
         if let Some(Err(error)) = state.file.as_mut().map(|file| write_line(file, at, fact)) {
             state.file = None;
             state.file_error = Some(error);
@@ -143,6 +157,12 @@ impl Journal {
         lock(&self.state).summary.clone()
     }
 
+    /// The totals of each of the latest runs, and the latest losses and recoveries.
+    pub fn kept(&self) -> Kept {
+        let state = lock(&self.state);
+        state.programs.kept(&state.summary)
+    }
+
     /// Writes what is buffered for the file. Returns an error if the file is incomplete.
     pub fn flush(&self) -> io::Result<()> {
         let mut state = lock(&self.state);
@@ -150,6 +170,13 @@ impl Journal {
             (_, Some(error)) => Err(error),
             (outcome, None) => outcome.unwrap_or(Ok(())),
         }
+    }
+}
+
+impl State {
+    fn add(&mut self, at: f64, fact: &Fact) {
+        self.summary.add(at, fact);
+        self.programs.add(at, fact, &self.summary);
     }
 }
 

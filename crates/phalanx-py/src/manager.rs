@@ -253,6 +253,12 @@ impl Manager {
         Ok(all)
     }
 
+    /// What a page shows, as JSON: the runs, windows and round trips now, the totals of the latest runs, and the latest losses and
+    /// recoveries.
+    fn shown(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(py.detach(|| self.0.shown())?)
+    }
+
     /// Ends every interpreter.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed = py.detach(|| self.0.close());

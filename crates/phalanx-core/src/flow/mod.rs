@@ -25,6 +25,7 @@ mod staff;
 mod straggler;
 #[cfg(test)]
 mod tests;
+mod view;
 mod waiting;
 mod watch;
 
@@ -32,6 +33,7 @@ pub use contract::Goal;
 pub use graph::{Graph, GraphError, Instruction, Takes, Target};
 pub use marks::{MarkedData, Marks};
 pub use run::RunOptions;
+pub use view::{InterpreterView, RunView, View};
 
 use crate::error::WireError;
 use crate::event::{Command, Event, Fact, Outcome};

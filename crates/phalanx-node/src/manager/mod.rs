@@ -11,13 +11,13 @@ mod tests;
 pub use mailbox::Mailbox;
 
 use crate::given;
-use crate::journal::{Journal, Summary};
+use crate::journal::{Journal, Kept, Summary};
 use crate::prints::{Prints, Show};
 use crate::recruit::{LASTS, Recruit, RecruitError, Source};
 use bytes::Bytes;
 use phalanx_core::error::WireError;
 use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
-use phalanx_core::flow::{Config, Engine, Goal, Graph, Marks, RunOptions};
+use phalanx_core::flow::{Config, Engine, Goal, Graph, Marks, RunOptions, View};
 use phalanx_core::ids::{InterpreterId, ProgramId, RunId};
 use phalanx_core::level::Agreed;
 use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode, encode_body};
@@ -25,6 +25,7 @@ use phalanx_net::frames::Frame;
 use phalanx_net::identity::{Delegation, Extent, IdentityError, Scope, Service};
 use phalanx_net::sync::lock;
 use seat::Seat;
+use serde::Serialize;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
@@ -75,6 +76,16 @@ pub struct Manager {
     core: Arc<Core>,
     /// The process that recruited. A fork has a copy of this value, but the interpreters are not its own.
     owner: u32,
+}
+
+/// What a page shows of a manager.
+#[derive(Debug, Serialize)]
+struct Shown {
+    /// Seconds since the manager began.
+    now: f64,
+    #[serde(flatten)]
+    view: View,
+    kept: Kept,
 }
 
 struct Core {
@@ -236,6 +247,14 @@ impl Manager {
             self.core.journal.spent_so_far(&seat.spent());
         }
         self.core.journal.summary()
+    }
+
+    /// What a page shows, as JSON: what the manager does now, and what its journal has kept. [`Manager::summary`] has the totals.
+    pub fn shown(&self) -> io::Result<String> {
+        let now = self.core.began.elapsed();
+        let view = lock(&self.core.engine).view(now);
+        let shown = Shown { now: now.as_secs_f64(), view, kept: self.core.journal.kept() };
+        Ok(serde_json::to_string(&shown)?)
     }
 
     /// Ends every interpreter at once, and every thread soon. Returns an error if the journal's file is incomplete.

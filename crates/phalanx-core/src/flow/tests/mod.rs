@@ -24,5 +24,6 @@ mod share;
 mod silence;
 mod staging;
 mod stragglers;
+mod view;
 
 pub use grid::Grid;
