@@ -354,7 +354,8 @@ class Manager(Executor):
         """
         self._check_open()
         compiled = compile_program(program)
-        compiled.name = "" if self._watched is self._traced is None else safe(partial(name_of, program), "a program")
+        if self._watched is not None or self._traced is not None:
+            compiled.name = safe(partial(name_of, program), "a program")
         code = stage_code(compiled.code)
         options = {"ordered": ordered, "stragglers": stragglers}
         account = Account(self._native.summary)
