@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from phalanx._grids import Joined
 from phalanx.api.application import DOCUMENT, Interface
 from phalanx.api.refusals import STATUSES, Refused
 from phalanx.api.tuples import TYPES, read_template, read_tuple, write_tuple
+from phalanx.api.users import MOST_AT_A_TIME, Users
 from phalanx.tes.at_hub import AtHub
 from phalanx.tes.files import Folders
 from starlette.routing import Route
@@ -95,6 +97,20 @@ def test_a_tuple_is_the_same_after_it_was_written(fields: tuple[Any, ...], writt
     again = read_tuple(json.loads(json.dumps(written)), "tuple")
     assert again == fields
     assert [type(it) for it in again] == [type(it) for it in fields]
+
+
+def test_a_user_has_a_bounded_number_of_requests() -> None:
+    users = Users(lambda token: None)
+    with ExitStack() as asking:
+        for _ in range(MOST_AT_A_TIME):
+            asking.enter_context(users.asking("bob"))
+        with pytest.raises(Refused) as raised, users.asking("bob"):
+            pass
+        assert raised.value.status == 429
+        with users.asking("eve"):
+            pass
+    with users.asking("bob"):
+        pass
 
 
 def test_what_json_has_no_word_for_is_refused() -> None:

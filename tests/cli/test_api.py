@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.client
+import itertools
 import json
 import os
 import re
@@ -511,7 +512,7 @@ def test_tuples_that_are_put_are_events(lab: Lab) -> None:
     asked = quote(json.dumps(["seen", {"type": "any"}]))
     watched = lab.events(f"/spaces/open/events?template={asked}")
     found: list[dict[str, Any]] = []
-    thread = threading.Thread(target=lambda: found.extend(event for event, _ in zip(watched, range(3), strict=False)))
+    thread = threading.Thread(target=lambda: found.extend(itertools.islice(watched, 3)))
     thread.start()
     source = 'print(px.Space("lab/open").info().watches)'
     until(lambda: int(lab.site.python("bob", source)) == 1, timeout=PATIENCE, what="the watch")

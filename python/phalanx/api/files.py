@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 import heapq
 import os
-import secrets
 import stat
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,21 +20,16 @@ from starlette.routing import Route
 from phalanx.api.ranges import send
 from phalanx.api.refusals import Refused
 from phalanx.api.users import Users
+from phalanx.api.writing import LONGEST_FILE, UNFINISHED, Written, is_folder
 from phalanx.tes.document import DocumentError
-from phalanx.tes.files import OPENED, Folder, Folders, Opened, beneath
+from phalanx.tes.files import Folder, Folders, Opened, beneath
 
 T = TypeVar("T")
 
-#: Most bytes of a file that is written.
-LONGEST_FILE = 1 << 40
-#: Bytes that a file that is written leaves free on the disk.
-RESERVE = 256 << 20
 #: Most entries of a page of a folder, and as many as a client gets that says nothing.
 MOST_ENTRIES, USUAL_ENTRIES = 1000, 1000
 #: Seconds within which the next bytes of a file must come.
 PATIENCE = 30.0
-#: The beginning of the names of files that are being written. They are not listed.
-_UNFINISHED = ".phalanx-"
 #: How `os` says that a link is in the way, or that a part of a path is no folder.
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -170,7 +163,7 @@ class FileRoutes:
         declared = request.headers.get("content-length", "0")
         if declared.isdigit() and int(declared[:19]) > LONGEST_FILE:
             raise Refused(413, f"a file has at most {LONGEST_FILE} bytes")
-        file = await _thread(_Written, folder, path)
+        file = await _thread(Written, folder, path)
         try:
             async for piece in _coming(request):
                 await _thread(file.write, piece)
@@ -205,64 +198,12 @@ class FileRoutes:
         folder, path = self._served.place(name, "path", writes=False, whole=True)
         try:
             with beneath(folder, path) as descriptor, os.scandir(descriptor) as found:
-                seen = (it.name for it in found if it.name > after and not it.name.startswith(_UNFINISHED))
+                seen = (it.name for it in found if it.name > after and not it.name.startswith(UNFINISHED))
                 names = heapq.nsmallest(limit + 1, filter(_is_text, seen))
                 told = [it for it in (_entry(name, descriptor) for name in names[:limit]) if it is not None]
         except OSError as error:
             raise _as_refused(error, path) from None
         return {"entries": told, "after": names[limit - 1] if len(names) > limit else None}
-
-
-class _Written:
-    """A file that is being written, beside its place."""
-
-    def __init__(self, folder: Folder, path: Path) -> None:
-        self._path, self._unfinished, self.length = path, f"{_UNFINISHED}{secrets.token_hex(8)}", 0
-        self._beneath = beneath(folder, path.parent, makes=True)
-        self._parent = self._beneath.__enter__()
-        try:
-            if _is_folder(path.name, self._parent):
-                raise Refused(409, f"{path} is a folder")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPENED
-            self._descriptor = os.open(self._unfinished, flags, 0o666, dir_fd=self._parent)
-        except BaseException:
-            self._beneath.__exit__(None, None, None)
-            raise
-
-    def write(self, piece: bytes) -> None:
-        """Writes the next bytes."""
-        self.length += len(piece)
-        if self.length > LONGEST_FILE:
-            raise Refused(413, f"a file has at most {LONGEST_FILE} bytes")
-        left = os.fstatvfs(self._descriptor)
-        if left.f_bavail * left.f_frsize < RESERVE + len(piece):
-            raise Refused(507, f"the disk of the hub has less than {RESERVE >> 20} MiB left")
-        view = memoryview(piece)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
-
-    def finish(self, only_new: bool) -> bool:
-        """Puts the file in its place. Whether there was none before."""
-        os.fsync(self._descriptor)
-        parent = self._parent
-        try:  # a link is made only where there is nothing
-            os.link(self._unfinished, self._path.name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
-            return True
-        except OSError as error:
-            if error.errno not in (errno.EEXIST, errno.EPERM, errno.EOPNOTSUPP):  # some file systems have no links
-                raise
-            is_new = error.errno != errno.EEXIST and not _is_there(self._path.name, parent)
-        if only_new and not is_new:
-            raise Refused(412, f"there is a file {self._path} already")
-        os.replace(self._unfinished, self._path.name, src_dir_fd=parent, dst_dir_fd=parent)
-        return is_new
-
-    def close(self) -> None:
-        """Removes what is unfinished."""
-        os.close(self._descriptor)
-        with suppress(FileNotFoundError):
-            os.unlink(self._unfinished, dir_fd=self._parent)
-        self._beneath.__exit__(None, None, None)
 
 
 async def _coming(request: Request) -> AsyncIterator[bytes]:
@@ -301,25 +242,10 @@ def _as_refused(error: OSError, path: Path | None) -> Refused:
 
 def _remove(folder: Folder, path: Path) -> None:
     with beneath(folder, path.parent) as parent:
-        if _is_folder(path.name, parent):
+        if is_folder(path.name, parent):
             os.rmdir(path.name, dir_fd=parent)
         else:
             os.unlink(path.name, dir_fd=parent)
-
-
-def _is_folder(name: str, parent: int) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
-    except FileNotFoundError:
-        return False
-
-
-def _is_there(name: str, parent: int) -> bool:
-    try:
-        os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _entry(name: str, parent: int) -> dict[str, Any] | None:

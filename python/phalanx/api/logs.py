@@ -9,16 +9,18 @@ from collections.abc import AsyncIterator
 import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from phalanx._grids import Joined
 from phalanx._jobs import OVER, STATES, JobsAt
-from phalanx.api.jobs import JobRoutes, exit_of, job_of, named, number_in
+from phalanx.api.jobs import JobRoutes, job_in, named, number_in
+from phalanx.api.ranges import BYTES
 from phalanx.api.refusals import Refused
+from phalanx.api.rows import exit_of, job_of
 from phalanx.api.sent_events import Pause, event, events, looks
 from phalanx.api.users import Users
-from phalanx.errors import IdentityError, PhalanxError, RecruitError
+from phalanx.errors import PhalanxError, RecruitError
 from phalanx.tes.at_hub import AtHub, bytes_of
 
 #: Seconds after which events end. The client asks again, and shows its token again.
@@ -63,7 +65,7 @@ class LogRoutes:
 
     async def events(self, request: Request, user: str) -> Response:
         """Each change of a job, until it has ended."""
-        number = int(request.path_params["job"]) if request.path_params["job"].isdigit() else 0
+        number = job_in(request)
         await run_in_threadpool(self._jobs.found, user, number)
         return events(self._changes(user, number))
 
@@ -74,10 +76,10 @@ class LogRoutes:
         if row["outcome"] is not None:
             return self._jobs.send(request, job["user"], row["outcome"][stream])
         if STATES[row["state"]] in OVER:
-            return PlainTextResponse("")
+            return Response(b"", media_type=BYTES)
         start = number_in(request, "start", 0, 1 << 40) or 0
         written = await self._running.read(job["id"], row["index"], stream, start)
-        return Response(written, media_type="application/octet-stream")
+        return Response(written, media_type=BYTES)
 
     async def follow(self, request: Request, user: str) -> Response:
         """What a process writes, as it comes, until it has ended."""
@@ -102,10 +104,15 @@ class LogRoutes:
     async def _written(self, user: str, number: int, index: int, stream: str, start: int) -> AsyncIterator[str]:
         """Events with texts. The id of each is the number of bytes up to its end."""
         decoder, read = codecs.getincrementaldecoder("utf-8")("replace"), start
-        pause = Pause()
+        pause, attempts = Pause(), None
         for _ in looks(LONGEST_FOLLOW):
             job, row = await run_in_threadpool(self._jobs.process_of, user, number, index)
             outcome, is_over = row["outcome"], STATES[row["state"]] in OVER
+            if attempts not in (None, row["attempts"]) and read:  # its machine was lost, so that it began anew
+                read = 0
+                decoder.reset()
+                yield event("again", {"attempts": row["attempts"]}, 0)
+            attempts = row["attempts"]
             if outcome is not None:
                 content = outcome[stream]
                 while piece := await run_in_threadpool(
@@ -178,7 +185,7 @@ class Running:
             found, _ = at.log(job, index, is_error, start)
         except RecruitError:
             return b""  # the machine does not answer now, and is asked again
-        except (IdentityError, PhalanxError) as error:
+        except PhalanxError as error:
             raise Refused(503, f"the log of a running process is not to be had here: {error}") from None
         with self._lock:
             self._free.append(at)

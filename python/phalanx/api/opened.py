@@ -197,7 +197,9 @@ class Spaces:
             with self._lock:
                 late = [(id_, it.user) for id_, it in self._taken.items() if it.until <= now]
             for id_, user in late:
-                with suppress(PhalanxError):  # it was kept meanwhile, or its server is gone and aborts by itself
+                # It was kept meanwhile, or its server is gone and aborts by itself. Whatever else it is, it must not
+                # end this thread, which all users need.
+                with suppress(Exception):
                     self.end(user, id_, keeps=False)
             for opened in self._unused(now):
                 _close(opened)

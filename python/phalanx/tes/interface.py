@@ -145,6 +145,9 @@ class _Patient(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """A client has connected."""
         super().connection_made(transport)
+        # The head and the body of an answer are two packets. The system would hold the second one until the client has
+        # acknowledged the first, which takes 40 ms. The event loop changes that only for sockets that it has made.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if len(self.connections) > _MOST_CONNECTIONS:
             transport.abort()
             return
