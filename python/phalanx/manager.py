@@ -307,7 +307,7 @@ class Manager(Executor):
         """
         self._check_open()
         compiled = compile_program(program)
-        compiled.name = "" if self._watched is self._traced is None else name_of(program)
+        compiled.name = "" if self._watched is None and self._traced is None else name_of(program)
         code = stage_code(compiled.code)
         options = {"ordered": ordered, "stragglers": stragglers}
         account = Account(self._native.summary)
