@@ -319,7 +319,12 @@ def follow_a_hub(lab: Site) -> None:
 
         until(lambda: now()["failure"] is None, timeout=PATIENCE, what="the hub's first answer")
         lab.kill("hub")
-        state = until(lambda: now() if now()["failure"] else None, timeout=PATIENCE, what="that no hub answers")
+
+        def failed() -> dict[str, Any]:
+            state = now()
+            return state if state["failure"] else {}
+
+        state = until(failed, timeout=PATIENCE, what="that no hub answers")
         assert "no hub" in state["failure"]
         assert state["members"]  # the last ones stay
         lab.up()

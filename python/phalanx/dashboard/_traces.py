@@ -103,7 +103,7 @@ def _export(spans: list[ReadableSpan]) -> None:
         if exporter.export(spans) is not SpanExportResult.SUCCESS:
             _log.warning("the trace of this program was not taken: is a receiver of OTLP over HTTP there?")
     finally:
-        exporter.shutdown()
+        exporter.shutdown()  # type: ignore[no-untyped-call]
 
 
 def _write(
