@@ -272,9 +272,11 @@ def _utf8(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        wrong = text[max(0, error.start - 20) : error.end + 20].encode("utf-8", "backslashreplace").decode()
+        begin, end = text.rfind('"', 0, error.start) + 1, text.find('"', error.end)  # the word in JSON
+        word = text[begin : end if end > 0 else None].encode("utf-8", "backslashreplace").decode()
         raise ContractError(
-            f"…{wrong}… is not UTF-8, as the words, names and variables of a job must be: write the rest into a file"
+            f"'{word:.200}' is not UTF-8, as all words, names and variables of a job must be: rename it, or write it "
+            "into a script"
         ) from None
     return text
 

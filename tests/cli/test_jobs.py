@@ -244,7 +244,9 @@ class TestJobs:
     def test_words_that_are_not_utf8_are_refused(self, grid: Site, words: list[str]) -> None:
         (grid.folder / "file\udcff").write_text("x")
         said = grid.error("bob", "submit", *words)
-        assert "\\udcff… is not UTF-8" in said or "\\udcffb… is not UTF-8" in said or '\\udcff"' in said
+        (word,) = [word for word in words if "\udcff" in word]
+        shown = word.removeprefix("X=").replace("\udcff", "\\udcff")
+        assert f"'{shown}' is not UTF-8" in said
         assert "Traceback" not in said
         assert said.endswith("phalanx: help: phalanx help ContractError\n")
 
