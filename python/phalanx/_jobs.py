@@ -7,7 +7,7 @@ import os
 import posixpath
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,9 @@ class JobsAt:
     def submit(self, spec: dict[str, Any], files: Files) -> int:
         """Submits a job with files: for each, its local path, its name in the job, and whether it is executable.
         Returns the number of the job."""
-        return self._native.submit(json.dumps(spec), files)
+        return self._native.submit(
+            _as_json(spec), [(path, _utf8(name), executable) for path, name, executable in files]
+        )
 
     def jobs(self, all_users: bool = False) -> Iterator[dict[str, Any]]:
         """The jobs, the newest first."""
@@ -87,14 +89,17 @@ class JobsAt:
         """Forgets an ended job, with its outputs."""
         self._ask("Forget", job=number)
 
-    def wait(self, number: int) -> dict[str, Any]:
-        """Waits until a job has ended. Returns the job. Retries while the hub is away."""
+    def wait(self, number: int, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
+        """Waits until a job has ended. Returns the job. Retries while the hub is away. ``tell`` gets the job whenever
+        the hub answers."""
         pause = _PAUSES[0]
         while True:
             try:
                 job = self.job(number)
             except RecruitError:
                 job = None
+            if job is not None:
+                tell(job)
             if job is not None and job["state"] in OVER:
                 return job
             time.sleep(pause)
@@ -111,7 +116,7 @@ class JobsAt:
         self._native.fetch(user, json.dumps(content), path, executable)
 
     def _ask(self, what: str, **request: Any) -> Any:
-        answer = json.loads(self._native.ask(json.dumps({what: request})))
+        answer = json.loads(self._native.ask(_as_json({what: request})))
         return answer if isinstance(answer, str) else next(iter(answer.values()))
 
 
@@ -168,7 +173,7 @@ def program_and_files(words: list[str], paths: tuple[Path, ...]) -> tuple[list[s
     Raises
     ------
     ContractError
-        A file does not exist, or there are too many.
+        A file does not exist, two have one name, there are too many, or a folder has none or a symbolic link.
     """
     files: dict[str, tuple[Path, bool]] = {}
     for path in paths:
@@ -178,11 +183,11 @@ def program_and_files(words: list[str], paths: tuple[Path, ...]) -> tuple[list[s
         program = Path(first)
         if not program.is_file():
             raise ContractError(f"the program {first} is not found here")
-        files[_name(program)] = (program, True)
+        _put(files, _name(program), program, executable=True)
         words = [f"./{_name(program)}", *words[1:]]
     elif first in _RUNNERS and len(words) > 1 and not words[1].startswith(("-", "/")) and Path(words[1]).is_file():
         script = Path(words[1])
-        files.setdefault(_name(script), (script, False))
+        _put(files, _name(script), script)
         words = [first, _name(script), *words[2:]]
     elif first == "phalanx" and words[1:2] and words[1] in _LAUNCHERS:
         words = [*words[:2], *(_along(files, word) for word in words[2:])]
@@ -202,23 +207,78 @@ def _along(files: dict[str, tuple[Path, bool]], word: str) -> str:
 
 
 def _add(files: dict[str, tuple[Path, bool]], path: Path) -> None:
-    if path.is_dir():
-        for folder, folders, names in os.walk(path):
-            folders.sort()
-            for name in sorted(names):
-                _add(files, Path(folder) / name)
-                if len(files) > MOST_FILES:
-                    raise ContractError(f"{path} has more than {MOST_FILES} files: put them into an archive")
-    elif path.is_file():
-        files[_name(path)] = (path, bool(path.stat().st_mode & stat.S_IXUSR))
-    else:
+    """Adds a file, or all files of a folder. A symbolic link is followed only if the user has named it itself: inside
+    of a folder, it may lead to files that the user does not mean to send."""
+    if path.is_file():
+        _put(files, _name(path), path)
+        return
+    if not path.is_dir():
         raise ContractError(f"{path} is no file and no folder")
+    inside = [*_inside_of(path)]
+    if not inside:
+        raise ContractError(f"the folder {path} has no files, and empty folders are not sent: let the command make it")
+    for file in inside:
+        _put(files, posixpath.normpath(f"{_name(path)}/{file.relative_to(path).as_posix()}"), file)
+
+
+def _inside_of(top: Path) -> Iterator[Path]:
+    """The files of a folder, in the order of their names."""
+    count = 0
+    for folder, folders, names in os.walk(top):
+        folders.sort()
+        for path in sorted(Path(folder, name) for name in [*folders, *names]):
+            if path.is_symlink():
+                raise ContractError(
+                    f"{path} is a symbolic link, and none is followed inside of a folder: put a copy of the file in "
+                    "its place, or leave it out"
+                )
+            if path.is_dir():
+                continue
+            if not path.is_file():
+                raise ContractError(f"{path} is no file and no folder")
+            count += 1
+            if count > MOST_FILES:
+                raise ContractError(f"{top} has more than {MOST_FILES} files: put them into an archive")
+            yield path
+
+
+def _put(files: dict[str, tuple[Path, bool]], name: str, path: Path, *, executable: bool = False) -> None:
+    """Adds a file under its name in the job. Raises ContractError if another file has that name."""
+    executable = executable or bool(path.stat().st_mode & stat.S_IXUSR)
+    other, was_executable = files.get(name, (path, False))
+    if not other.samefile(path):
+        raise ContractError(
+            f"{other} and {path} would both be {name} in the job: rename one, or send a folder with both"
+        )
+    files[name] = other, executable or was_executable
 
 
 def _name(path: Path) -> str:
-    """The name of a file in the folder of a process: its relative path, or its last part if the path leads out."""
+    """The name of a file or folder in the folder of a process: its relative path, or its last part if the path is
+    absolute or leads out."""
     name = posixpath.normpath(path.as_posix())
-    return path.name if name.startswith(("/", "..")) else name
+    if name != ".." and not name.startswith(("/", "../")):
+        return name
+    last = posixpath.basename(name)
+    return path.resolve().name if last in ("", "..") else last
+
+
+def _as_json(told: object) -> str:
+    """JSON for the hub. Raises ContractError for text that is not UTF-8, such as a word of a command line."""
+    return _utf8(json.dumps(told, ensure_ascii=False))
+
+
+def _utf8(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        begin, end = text.rfind('"', 0, error.start) + 1, text.find('"', error.end)  # the word in JSON
+        word = text[begin : end if end > 0 else None].encode("utf-8", "backslashreplace").decode()
+        raise ContractError(
+            f"'{word:.200}' is not UTF-8, as all words, names and variables of a job must be: rename it, or write it "
+            "into a script"
+        ) from None
+    return text
 
 
 def _job(row: dict[str, Any]) -> dict[str, Any]:

@@ -85,10 +85,11 @@ def needs(
     Parameters
     ----------
     cores : int
-        The least number of cores that the machine's executor may use.
+        The least number of cores that programs of users may use, after ``--cpu``.
     memory : int or str
-        The least memory that it may use: bytes, or a text like ``"4 GB"`` or ``"512 MiB"``. It is the whole memory of
-        the machine or container, and not what is free. A machine that is sold with 8 GB has a little less.
+        The least memory that programs of users may use together: bytes, or a text like ``"4 GB"`` or ``"512 MiB"``. It
+        is what the owner gives with ``--memory``, and otherwise all but a tenth of the machine's (at least 1 GiB stays
+        with the owner). A machine that is sold with 8 GB therefore has less than 7 GB.
     gpu : int
         The least number of graphics processors. They count where the machine's owner grants them
         (``phalanx join --grant gpu``).
@@ -205,6 +206,8 @@ def _cage(word: object) -> Cage:
 
 
 def _digits(name: str, text: str) -> int:
+    if re.fullmatch("[0-9]{19,}", text):
+        raise ContractError(f"{name}={text:.40} is too large: write 18 digits at most")
     if not re.fullmatch("[0-9]{1,18}", text):
         raise ContractError(f"{name} is a whole number, 0 or more, not {text!r:.40}")
     return int(text)
@@ -214,6 +217,8 @@ def read_memory(memory: object) -> int:
     """The bytes in a text like ``4 GB``, or in a number. Raises ContractError if it is neither."""
     if not isinstance(memory, str):
         return _number("memory", memory)
+    if re.match("[0-9]{13}", memory.strip()):
+        raise ContractError(f"{memory!r:.40} is too large an amount of memory: write a unit, like 4 GB or 1 TB")
     found = _MEMORY.fullmatch(memory.strip())
     if found is None:
         raise ContractError(f"{memory!r:.40} is no amount of memory: write bytes, or a text like 4 GB or 512 MiB")

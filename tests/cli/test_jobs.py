@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import DEVNULL, Popen, run
 from typing import Any
 
 import pytest
-from api.hubs import PATIENCE, Site, site
+from api.hubs import PATIENCE, PHALANX, Site, site
 from skips import require
 
 from laboratory.processes import until
@@ -228,6 +231,57 @@ class TestJobs:
             (["submit", "--files", "nowhere", "--", "true"], "is no file and no folder"),
         ]:
             assert why in grid.error("bob", *words)
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["--name", "a\udcffb", "--", "true"],
+            ["--", "echo", "a\udcff"],
+            ["--env", "X=a\udcff", "--", "true"],
+            ["--output", "a\udcff", "--", "true"],
+            ["--stdin", "a\udcff", "--", "true"],
+            ["--files", "file\udcff", "--", "true"],
+        ],
+    )
+    def test_words_that_are_not_utf8_are_refused(self, grid: Site, words: list[str]) -> None:
+        (grid.folder / "file\udcff").write_text("x")
+        said = grid.error("bob", "submit", *words)
+        (word,) = [word for word in words if "\udcff" in word]
+        shown = word.removeprefix("X=").replace("\udcff", "\\udcff")
+        assert f"'{shown}' is not UTF-8" in said
+        assert "Traceback" not in said
+        assert said.endswith("phalanx: help: phalanx help ContractError\n")
+
+    def test_names_are_escaped_where_the_terminal_cannot_show_them(self, grid: Site) -> None:
+        submit(grid, "--name", "für alle", "--", "true")
+        env = {**grid.env("bob"), "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+        done = run([PHALANX, "jobs"], env=env, capture_output=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+        assert b"f\\xfcr alle" in done.stdout
+
+    def test_a_waiting_user_is_told_for_what_and_that_the_job_goes_on(self, grid: Site) -> None:
+        """The text is for a terminal, so that scripts read the same as before."""
+        lead, follow = os.openpty()
+        words = [PHALANX, "submit", "--wait", "--places", "64", "--", "true"]
+        waiting = Popen(words, env=grid.env("bob"), cwd=grid.folder, stdin=DEVNULL, stdout=follow, stderr=follow)
+        os.close(follow)
+        said = ""
+        try:
+            while "64 places" not in said:
+                said += os.read(lead, 4096).decode()
+            number = int(said.split()[1])
+            assert f"job {number}: QUEUED no machine that is here has 64 places" in said
+            waiting.send_signal(signal.SIGINT)
+            while f"phalanx cancel {number}" not in said:
+                said += os.read(lead, 4096).decode()
+            assert f"the job {number} goes on: phalanx jobs {number}; to end it: phalanx cancel {number}" in said
+            assert waiting.wait(PATIENCE) == 130
+        finally:
+            waiting.kill()
+            waiting.wait()
+            os.close(lead)
+        assert job(grid, number)["state"] == "QUEUED"
+        grid.say("bob", "cancel", str(number))
 
     def test_a_program_that_is_ended_for_a_limit_leaves_its_log(self, grid: Site) -> None:
         grid.join("small", grid.invite(), "--memory", "512MiB", "--label", "small")

@@ -22,7 +22,7 @@ from api.joined import FakeHub, row
 from click.testing import CliRunner, Result
 from phalanx import _native
 from phalanx._grids import Listening, fingerprint_of_root, read_joined, read_listening
-from phalanx.cli import _donating, _listening, _running, commands, leave, up
+from phalanx.cli import _donating, _listening, _running, commands, leave, members, up
 from phalanx.cli import join as joining
 from phalanx.cli._numbers import Duration, in_units
 from phalanx.cli._running import running, what_runs
@@ -275,11 +275,36 @@ class TestUp:
         assert read_joined("lab").hubs == ("10.0.0.6:7400",)
         assert native.started[1]["hub"].options["addresses"] == ["10.0.0.6:7400"]
 
-    def test_a_start_that_fails_keeps_the_grid_and_the_first_line(self, home: Path, native: StandIn) -> None:
+    def test_a_first_start_that_fails_leaves_nothing(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "other")
+        native.fails = IdentityError("no cage")
+        done = call("up", "--grid", "lab")
+        assert str(done.exception) == "no cage"
+        assert done.output.endswith("the grid lab was not begun: its files are removed\n")
+        for folder in ("grids", "authorities"):
+            assert [path.name for path in (home / folder).iterdir()] == ["other"]
+        native.fails = None
+        run("up")  # there is still only one grid
+        assert f"phalanx join {TOKEN}" in run("up", "--grid", "lab")
+
+    def test_a_later_start_that_fails_keeps_the_grid(self, home: Path, native: StandIn) -> None:
+        run("up", "--grid", "lab")
         native.fails = IdentityError("no cage")
         assert error("up", "--grid", "lab") == "no cage"
-        native.fails = None
-        assert f"phalanx join {TOKEN}" in run("up", "--grid", "lab")
+        assert error("up", "--grid", "lab", "--tes", "0") == "no cage"
+        assert read_joined("lab").executor.exists()
+
+    @pytest.mark.parametrize("listen", ["300.1.1.1:5", "192.0.2.1:7400", "used", "127.0.0.1:99999"])
+    def test_nothing_begins_where_nothing_can_listen(self, home: Path, native: StandIn, listen: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as used:
+            listen = listen if listen != "used" else f"127.0.0.1:{used.getsockname()[1]}"
+            for words in (("up", "--grid", "lab"), ("join", TOKEN)):
+                done = call(*words, "--listen", listen)
+                assert isinstance(done.exception, RecruitError | click.UsageError), done.output
+                assert listen in str(done.exception)
+            assert native.joined == []
+        assert not (home / "grids").exists()
+        assert not (home / "authorities").exists()
 
     def test_a_founding_that_was_cut_off_is_done_again(self, home: Path, native: StandIn) -> None:
         for folder in ("grids", "authorities"):
@@ -391,6 +416,23 @@ class TestJoin:
         assert told("join", "lab") is None
         assert "label='a b'" in usage_error("join", "lab", "--label", "a b")
         assert "200 characters" in usage_error("join", "lab", *(f"--label={'x' * 60}{it}" for it in range(4)))
+
+    def test_the_hub_is_told_what_programs_may_use(
+        self, home: Path, native: StandIn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_native, "cores", lambda: 8)
+        monkeypatch.setattr("phalanx.space._serve.memory", lambda: 20 << 30)
+
+        def told(*words: str) -> tuple[str, str]:
+            run("join", *words)
+            facts = native.started[-1]["grid"][2]
+            return facts["cores"], facts["memory"]
+
+        assert told(TOKEN) == ("8", str(18 << 30))
+        assert told("lab", "--memory", "1GB", "--interpreters", "2") == ("8", str(10**9))
+        assert told("lab") == ("8", str(10**9)), "limits of an earlier start hold"
+        assert told("lab", "--cpu", "30%") == ("2", str(18 << 30))
+        assert told("lab", "--cpu", "1%", "--memory", "99TB") == ("1", str(20 << 30))
 
     def test_graphics_processors_are_told_where_they_are_granted(
         self, home: Path, native: StandIn, monkeypatch: pytest.MonkeyPatch
@@ -572,6 +614,16 @@ class TestMembers:
             assert word in ws7
         assert "\x1b[2J" not in "".join(lines)
 
+    def test_addresses_are_whole_in_a_narrow_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(members, "_WIDTH", 80)
+        address = "workstation-7.lab.example.org:12345"
+        self.hub.rows = [row("workstation-7", address, cores="4", memory="8000000000", closed="its owner uses it")]
+        lines = run("members").splitlines()
+        assert "workstation-7  executor" in lines[2]
+        assert address in lines[2]
+        assert max(map(len, lines)) <= 80
+        assert "owner uses it" in " ".join(" ".join(line[25:35] for line in lines).split())
+
     def test_json(self) -> None:
         found = json.loads(run("members", "--json", "--grid", "lab"))
         assert [it["name"] for it in found] == ["ws7", "ws9", "ada"]
@@ -585,7 +637,7 @@ class TestMembers:
             row("bob", None, role="user", is_here=False),
             row("ws8", "10.0.0.8:7400", owner="yes"),
         ]
-        shown = {line.split("\u2502")[1].strip(): line for line in run("members").splitlines() if "\u2502" in line}
+        shown = {line.split()[0]: line for line in run("members").splitlines()}
         assert "owner" in shown["ada"]
         assert not any("owner" in shown[name] for name in ("bob", "ws7", "ws8"))
         found = {it["name"]: it for it in json.loads(run("members", "--json"))}
@@ -638,8 +690,7 @@ class TestEnds:
         (home / "spaces").mkdir()
         assert "left the grid lab; " in run("leave")
         assert native.left == ["user.pem", "executor.pem"]
-        assert sorted(path.name for path in home.iterdir()) == ["grids", "spaces"]
-        assert list((home / "grids").iterdir()) == []
+        assert [path.name for path in home.iterdir()] == ["spaces"]
 
     def test_leaving_without_a_hub_that_answers(self, home: Path, native: StandIn) -> None:
         run("join", TOKEN, "--no-start")
@@ -700,7 +751,7 @@ class TestEnds:
         assert "no hub was told: the membership ends within a day" in told
         assert "left the grid lab" in told
         assert native.left == []
-        assert list((home / "grids").iterdir()) == []
+        assert not (home / "grids").exists()
         run("join", TOKEN, "--no-start")
 
     def test_a_damaged_grid_of_a_hub_is_not_left_by_mistake(self, home: Path, native: StandIn) -> None:

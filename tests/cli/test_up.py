@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -490,6 +491,19 @@ class TestComingAndGoing:
         lab.start("hub", "up", "--grid", "lab", "--hub-only")
         lab.join("ws7", lab.invite())
         lab.await_members(ws7=True)
+        lab.kill("hub")
+        (file,) = re.findall("start again: rm (.*)", lab.error("hub", "up", "--grid", "lab"))
+        Path(file).unlink()
+        lab.up()
+        lab.await_members(ws7=True, **{own: True})
+
+    def test_a_first_start_that_fails_leaves_no_half_of_a_grid(self, lab: Site) -> None:
+        lab.up()
+        for words in (["--listen", "300.1.1.1:5"], ["--cpu", "50%", "--cage", "none"]):
+            assert "phalanx: " in lab.error("hub", "up", "--grid", "g3", *words)
+            assert [path.name for path in (lab.home("hub") / "grids").iterdir()] == ["lab"]
+            assert [path.name for path in (lab.home("hub") / "authorities").iterdir()] == ["lab"]
+        lab.say("hub", "members")
 
     def test_a_member_that_leaves_is_one_no_more(self, lab: Site) -> None:
         lab.join("ws7", lab.up())

@@ -201,13 +201,31 @@ def test_terminals_tell_when_they_were_read(monkeypatch: pytest.MonkeyPatch) -> 
     try:
         os.write(near, b"line\n")
         os.read(far, 5)
-        idle = linux.idle_of_terminals()
+        idle = linux.Terminals().idle()
         assert idle is not None
         assert idle < 60
         monkeypatch.setattr(time, "time", lambda: 1e10)
-        later = linux.idle_of_terminals()
+        later = linux.Terminals().idle()
         assert later is not None
         assert later > 1e9
     finally:
         os.close(near)
         os.close(far)
+
+
+def test_the_last_use_of_a_closed_terminal_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_, clock = [1000.0, 4000.0], [4010.0]
+    monkeypatch.setattr(linux, "times_of_terminals", lambda: list(open_))
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    terminals = linux.Terminals()
+    assert terminals.idle() == 10.0
+    open_.remove(4000.0)
+    clock[0] = 4030.0
+    assert terminals.idle() == 30.0
+    open_.clear()
+    assert terminals.idle() == 30.0
+    open_.append(4020.0)
+    assert terminals.idle() == 10.0
+    clock[0] = 500.0  # the clock was set back
+    assert terminals.idle() is None
+    assert linux.Terminals().idle() is None

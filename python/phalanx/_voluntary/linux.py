@@ -25,6 +25,7 @@ class LinuxSensors:
     def __init__(self) -> None:
         self._desktop = desktop.Desktop()
         self._load = Load()
+        self._terminals = Terminals()
         self._looked, self._on_battery, self._is_metered = -_SELDOM, False, False
 
     def idle(self) -> float | None:
@@ -32,7 +33,7 @@ class LinuxSensors:
         at_desktop = self._desktop.idle()
         if at_desktop is None and desktop.is_there():
             return None
-        found = [it for it in (at_desktop, idle_of_terminals()) if it is not None]
+        found = [it for it in (at_desktop, self._terminals.idle()) if it is not None]
         return min(found, default=None)
 
     def load(self, own: Callable[[], float]) -> float | None:
@@ -60,20 +61,35 @@ class LinuxSensors:
         self._on_battery, self._is_metered = runs_on_battery(), self._desktop.is_metered()
 
 
-def idle_of_terminals() -> float | None:
-    """Seconds since the last input at a terminal. None: there is no terminal.
+class Terminals:
+    """The use of terminals. It remembers the latest input, because a terminal that is closed is gone, and would
+    otherwise take the time of its last use with it.
 
     The kernel sets the access time of a terminal when a program reads input from it, in steps of eight seconds.
     """
+
+    def __init__(self) -> None:
+        self._latest: float | None = None
+
+    def idle(self) -> float | None:
+        """Seconds since the last input at a terminal that was seen. None: no terminal was seen yet."""
+        now = time.time()
+        times = [found for found in times_of_terminals() if found <= now + _CLOCKS]
+        if self._latest is not None and self._latest <= now + _CLOCKS:
+            times.append(self._latest)
+        self._latest = max(times, default=None)
+        return None if self._latest is None else max(0.0, now - self._latest)
+
+
+def times_of_terminals() -> list[float]:
+    """When each terminal had its last input, in seconds since 1970."""
     times = []
     for file in [*Path("/dev").glob("tty[0-9]*"), *Path("/dev/pts").glob("[0-9]*")]:
         try:
             times.append(file.stat().st_atime)
         except OSError:  # the terminal was closed
             continue
-    now = time.time()
-    ages = [now - found for found in times if found <= now + _CLOCKS]
-    return max(0.0, min(ages)) if ages else None
+    return times
 
 
 class Load:

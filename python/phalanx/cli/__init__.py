@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import warnings
@@ -133,9 +134,17 @@ def occupy_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
 
 
+def escape_what_streams_cannot_encode() -> None:
+    """Makes the standard streams print other characters than those of their encoding as escapes, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main() -> None:
     """Runs a command; an error of phalanx is one line and where it is explained, Ctrl-C is quiet."""
     occupy_closed_streams()
+    escape_what_streams_cannot_encode()
     try:
         code = commands(prog_name="phalanx", standalone_mode=False)
         if isinstance(code, int):  # of a command that ended itself

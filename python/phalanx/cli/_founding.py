@@ -6,6 +6,7 @@ import getpass
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from phalanx import _native
@@ -73,6 +74,15 @@ def found(name: str, hubs: list[str]) -> Joined:
     new_root.rename(root)
     new.rename(folder)
     return Joined(name, folder, name, (*hubs,), fingerprint_of_root(hub))
+
+
+def remove(joined: Joined) -> None:
+    """Removes what :func:`found` has made, and the folders of all grids if there is no other one."""
+    shutil.rmtree(joined.folder, ignore_errors=True)
+    shutil.rmtree(authority_of(joined.name), ignore_errors=True)
+    for folder in (joined.folder.parent, home() / AUTHORITIES):
+        with suppress(OSError):  # there are others in it
+            folder.rmdir()
 
 
 def write_further(joined: Joined, issuer: str, identity: str, others: list[str]) -> None:

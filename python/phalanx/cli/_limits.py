@@ -110,6 +110,18 @@ def settings(
     }
 
 
+def for_programs(memory: int | None, cpu: int | None) -> tuple[int, int]:
+    """What users' programs may use of the machine, as the hub is told: whole cores, and bytes of memory.
+
+    Parameters
+    ----------
+    memory, cpu
+        As for :func:`settings`.
+    """
+    cores = _native.cores()
+    return cores if cpu is None else max(1, cores * cpu // 100), min(memory or _left(_serve.memory()), _serve.memory())
+
+
 def _left(memory: int) -> int:
     """The memory for users of a machine with so much memory."""
     return max(memory - max(memory // _RESERVE, _LEAST), memory // 2)

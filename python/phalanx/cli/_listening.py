@@ -10,7 +10,7 @@ from contextlib import suppress
 import click
 
 from phalanx._grids import Joined, Listening, read_listening, write_listening
-from phalanx.errors import ContractError, IdentityError
+from phalanx.errors import ContractError, IdentityError, RecruitError
 from phalanx.hosts import PORT
 from phalanx.members import is_address
 from phalanx.requirements import read_labels
@@ -49,7 +49,7 @@ def listening(
     joined: Joined | None, asked: str | None, advertised: tuple[str, ...] = (), labels: tuple[str, ...] = ()
 ) -> Listening:
     """Where something of a grid listens: where the user asks, or as before, or at a free port. The labels are those
-    that the user gives, or as before.
+    that the user gives, or as before. ``joined`` is None before the first start, when the address must be free.
 
     Raises
     ------
@@ -57,6 +57,8 @@ def listening(
         What the user asks for is no address, or what is given is no label.
     IdentityError
         The file that has the last one is damaged.
+    RecruitError
+        Nothing can listen at the address that the user asks for.
     """
     for host in advertised:
         if not is_address(_with_port(host, PORT)):
@@ -70,6 +72,8 @@ def listening(
     before = None if joined is None else read_listening(joined)
     if asked is not None:
         host, _, port = asked.rpartition(":")
+        if joined is None:
+            _check_free(host.strip("[]"), int(port), asked)
         address = asked if int(port) else f"{host}:{free_port(host, 0)}"
     else:
         address = before.address if before else f"0.0.0.0:{free_port('0.0.0.0')}"
@@ -116,6 +120,19 @@ def free_port(host: str, *ports: int) -> int:
                 continue
             return int(probe.getsockname()[1])
     raise IdentityError(f"this machine has no address {host}, or no free port: name another one with --listen")
+
+
+def _check_free(host: str, port: int, asked: str) -> None:
+    """Raises RecruitError if nothing can listen there, before a command makes or uses up what it needs once."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except (OSError, ValueError, OverflowError) as error:  # the last two: of a name, and of a port above 65535
+        why = getattr(error, "strerror", None) or error
+        raise RecruitError(f"cannot listen at {asked}: {why}; choose another address with --listen") from None
 
 
 def machine_hosts() -> list[str]:

@@ -20,7 +20,7 @@ def _outside(number: float, least: float, most: float | None) -> str | None:
     if number < least:
         return f"{number} is too small: write {least} or more."
     if most is not None and number > most:
-        return f"{number} is too large: write {most} or less."
+        return f"{_shortened(str(number))} is too large: write {most} or less."
     return None
 
 
@@ -72,6 +72,8 @@ def in_bytes(size: int) -> str:
     return f"{size} B"
 
 
+#: Most digits of a wrong number in an error.
+_LONGEST = 40
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 
 
@@ -88,15 +90,19 @@ class Duration(IntType):
         """The seconds; an error if it is no time, or outside of the bounds."""
         if isinstance(value, int):  # click converts a value again
             return value
-        found = re.fullmatch(r"([0-9]{1,9})([smhd])", str(value))
+        found = re.fullmatch(r"([0-9]{1,4000})([smhd])", str(value))  # Python reads no longer numbers
         if found is None:
             self.fail(f"{value!r} is no time: write a number with s, m, h or d, like 90s, 10m, 1h or 2d.", param, ctx)
         seconds = int(found[1]) * _UNITS[found[2]]
         if seconds < self.least:
             self.fail(f"{value} is too short: write {in_units(self.least)} or more.", param, ctx)
         if seconds > self.most:
-            self.fail(f"{value} is too long: write {in_units(self.most)} or less.", param, ctx)
+            self.fail(f"{_shortened(value)} is too long: write {in_units(self.most)} or less.", param, ctx)
         return seconds
+
+
+def _shortened(word: str) -> str:
+    return word if len(word) <= _LONGEST else f"{word[:_LONGEST]}…"
 
 
 def in_units(seconds: int) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import click
 
+from phalanx.cli._numbers import Count
+
 
 class Process(NamedTuple):
     """A job, or one process of it."""
@@ -35,3 +37,5 @@ class _Named(ProcessType):
 
 
 PROCESS = _Named()
+#: The number of a job. Numbers in the hub's files have 63 bits.
+JOB = Count(1, (1 << 63) - 1)

@@ -10,12 +10,13 @@ from phalanx import _jobs
 from phalanx._grids import one_joined
 from phalanx.cli._examples import examples
 from phalanx.cli._joined import JOINED
-from phalanx.cli._numbers import Count
+from phalanx.cli._paths import SomePath
+from phalanx.cli._processes import JOB
 
 
 @click.command(epilog=examples("phalanx get 12", "phalanx get 12 results/"))
-@click.argument("job", metavar="JOB", type=Count(1))
-@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
+@click.argument("job", metavar="JOB", type=JOB)
+@click.argument("folder", required=False, type=SomePath(path_type=Path, file_okay=False))
 @JOINED
 def get(job: int, folder: Path | None, name: str | None) -> None:
     """Bring back the outputs and logs of a job.

@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Any
 
 import click
-from rich.table import Table
 
 from phalanx._grids import one_joined
 from phalanx._jobs import OVER, JobsAt
-from phalanx.cli._console import console
+from phalanx.cli._console import narrow_table, print_narrow
 from phalanx.cli._examples import examples
 from phalanx.cli._joined import JOINED
-from phalanx.cli._numbers import Count, in_bytes
+from phalanx.cli._numbers import in_bytes
+from phalanx.cli._processes import JOB
 from phalanx.cli._streams import printable
 from phalanx.errors import RecruitError
 
@@ -25,15 +25,19 @@ _INTERVAL = 1.0
 _WIDTH = 120
 #: Most jobs and processes in a table.
 _MOST_SHOWN = 200
+#: The columns of a table of jobs; those that are left out if they are empty; those that are never cut.
+_HEADERS = ("job", "state", "complete", "running", "waiting", "failed", "user", "submitted", "command")
+_OPTIONAL = ("running", "waiting", "failed")
+_WHOLE = (*_HEADERS[:-1],)
 
 
 @click.command(
     epilog=examples("phalanx jobs", "phalanx jobs 12 --watch", "phalanx jobs --json", "phalanx jobs --forget 12")
 )
-@click.argument("number", metavar="[JOB]", type=Count(1), required=False)
+@click.argument("number", metavar="[JOB]", type=JOB, required=False)
 @click.option("--all", "all_users", is_flag=True, help="The jobs of all users, for owners of the grid.")
 @click.option("--watch", is_flag=True, help="Show again what has changed, until the job has ended or until Ctrl-C.")
-@click.option("--forget", type=Count(1), metavar="JOB", help="Forget a job that has ended, with its outputs and logs.")
+@click.option("--forget", type=JOB, metavar="JOB", help="Forget a job that has ended, with its outputs and logs.")
 @JOINED
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: an array of jobs, or one object with the processes.")
 def jobs(number: int | None, all_users: bool, watch: bool, forget: int | None, name: str | None, as_json: bool) -> None:
@@ -49,7 +53,7 @@ def jobs(number: int | None, all_users: bool, watch: bool, forget: int | None, n
         click.echo(f"the job {forget} is forgotten")
         return
     found = _ask(at, number, all_users)
-    _show(found, as_json)
+    _show(found, as_json, all_users)
     while watch and not (isinstance(found, dict) and found["state"] in OVER):
         time.sleep(_INTERVAL)
         try:
@@ -60,7 +64,7 @@ def jobs(number: int | None, all_users: bool, watch: bool, forget: int | None, n
         if now != found:
             if not as_json:
                 click.echo(f"{datetime.now():%H:%M:%S}")
-            _show(now, as_json)
+            _show(now, as_json, all_users)
         found = now
 
 
@@ -70,38 +74,48 @@ def _ask(at: JobsAt, number: int | None, all_users: bool) -> list[dict[str, Any]
     return {**at.job(number), "processes": [*at.processes(number)]}
 
 
-def _show(found: list[dict[str, Any]] | dict[str, Any], as_json: bool) -> None:
+def _show(found: list[dict[str, Any]] | dict[str, Any], as_json: bool, all_users: bool) -> None:
     if as_json:
         click.echo(json.dumps(found))
     elif isinstance(found, list):
-        _show_jobs(found)
+        _show_jobs(found, all_users)
     else:
         _show_processes(found)
 
 
-def _show_jobs(found: list[dict[str, Any]]) -> None:
-    table = Table("job", "state", "complete", "running", "waiting", "failed", "user", "submitted", "command")
-    for job in found[:_MOST_SHOWN]:
-        counts, all_processes = job["counts"], job["last"] - job["first"] + 1
-        table.add_row(
-            str(job["id"]),
-            job["state"],
-            f"{counts['complete']}/{all_processes}",
-            str(counts["running"] or ""),
-            str(counts["queued"] or ""),
-            str(counts["failed"] + counts["lost"] + counts["canceled"] or ""),
-            printable(job["user"]),
-            _time(job["submitted"]),
-            printable(job["name"] or " ".join(job["command"])),
-        )
-    console(_WIDTH).print(table, highlight=False, markup=False)
+def _show_jobs(found: list[dict[str, Any]], all_users: bool) -> None:
+    shown = found[:_MOST_SHOWN]
+    rows = [_row(job) for job in shown]
+    headers = [header for header in _HEADERS if header not in _OPTIONAL or any(row[header] for row in rows)]
+    if not all_users:
+        headers.remove("user")
+    table = narrow_table(*headers)
+    for row in rows:
+        table.add_row(*(row[header] for header in headers))
+    print_narrow(table, _WIDTH, whole=_WHOLE, cut="command")
     if len(found) > _MOST_SHOWN:
         click.echo(f"and {len(found) - _MOST_SHOWN} older ones: phalanx jobs --json")
 
 
+def _row(job: dict[str, Any]) -> dict[str, str]:
+    """The cells of a job, by their headers."""
+    counts, all_processes = job["counts"], job["last"] - job["first"] + 1
+    return {
+        "job": str(job["id"]),
+        "state": job["state"],
+        "complete": f"{counts['complete']}/{all_processes}",
+        "running": str(counts["running"] or ""),
+        "waiting": str(counts["queued"] or ""),
+        "failed": str(counts["failed"] + counts["lost"] + counts["canceled"] or ""),
+        "user": printable(job["user"]),
+        "submitted": _time(job["submitted"]),
+        "command": printable(job["name"] or " ".join(job["command"])),
+    }
+
+
 def _show_processes(job: dict[str, Any]) -> None:
     click.echo(printable(f"job {job['id']}: {job['state']} {job['why']}".rstrip()))
-    table = Table("index", "state", "machine", "starts", "exit", "seconds", "CPU", "memory", "why")
+    table = narrow_table("index", "state", "machine", "starts", "exit", "seconds", "CPU", "memory", "why")
     for process in job["processes"][:_MOST_SHOWN]:
         outcome = process["outcome"]
         table.add_row(
@@ -115,7 +129,7 @@ def _show_processes(job: dict[str, Any]) -> None:
             in_bytes(outcome["memory"]) if outcome else "",
             printable(process["why"]),
         )
-    console(_WIDTH).print(table, highlight=False, markup=False)
+    print_narrow(table, _WIDTH, whole=("index", "state", "machine", "exit", "seconds"))
     if len(job["processes"]) > _MOST_SHOWN:
         click.echo(f"and {len(job['processes']) - _MOST_SHOWN} more: phalanx jobs {job['id']} --json")
 
@@ -129,4 +143,6 @@ def _exit(ended: Any) -> str:
 
 
 def _time(milliseconds: int) -> str:
-    return f"{datetime.fromtimestamp(milliseconds / 1000):%Y-%m-%d %H:%M:%S}"
+    """A time as short as it is clear: of another year without the hour."""
+    time = datetime.fromtimestamp(milliseconds / 1000)
+    return f"{time:%m-%d %H:%M}" if time.year == datetime.now().year else f"{time:%Y-%m-%d}"

@@ -81,6 +81,8 @@ def join(
         if name or local:
             raise click.UsageError("--name and --as are for joining with a token; this grid has been joined")
         return _start(read_joined(token), (listen, advertised, labels), donating, may_lend)
+    if not no_start:
+        listening(None, listen, advertised, labels)  # before the token is used
     joined, role, member = _join(token, name, local)
     click.echo(f"joined the grid {joined.name} as {member}{', an owner' if role == OWNER else ''}")
     if _FILES[role] == USER:

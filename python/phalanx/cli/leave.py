@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 import time
+from contextlib import suppress
 
 import click
 
@@ -135,6 +136,8 @@ def _remove(joined: Joined) -> None:
             if error.errno != errno.ENOTEMPTY or time.monotonic() > until:
                 raise IdentityError(f"{joined.folder} cannot be removed: {error}") from None
             time.sleep(_LOOK)
+    with suppress(OSError):  # there are others in it
+        joined.folder.parent.rmdir()
     click.echo(f"left the grid {joined.name}; {as_typed(joined.folder)} is removed")
 
 

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from datetime import datetime
 
 import click
-from rich.table import Table
 
 from phalanx._grids import Joined, ask_members, find_members, one_joined
-from phalanx.cli._console import console
+from phalanx.cli._console import narrow_table, print_narrow
 from phalanx.cli._examples import examples
 from phalanx.cli._joined import JOINED
 from phalanx.cli._streams import printable
@@ -106,7 +105,7 @@ def _show(found: list[Member], as_json: bool, watch: bool) -> None:
     if as_json:
         click.echo(json.dumps([to_json(member) for member in found], indent=None if watch else 2))
         return
-    table = Table("name", "role", "here", "since", "address", "certificate until", "machine")
+    table = narrow_table("name", "role", "here", "since", "address", "certificate until", "machine")
     for member in found:
         here = "" if member.role == "user" else "yes" if member.is_here else "no"
         if member.facts.get(LEADS) == "yes" and member.role == "hub":
@@ -117,7 +116,7 @@ def _show(found: list[Member], as_json: bool, watch: bool) -> None:
         times = (f"{time.astimezone():%Y-%m-%d %H:%M}" for time in (member.since, member.until))
         since, until = times
         table.add_row(member.name, role, here, since, member.address or "", until, _machine(member))
-    console(_WIDTH).print(table, highlight=False, markup=False)
+    print_narrow(table, _WIDTH, whole=("name", "role", "address"))
 
 
 def _machine(member: Member) -> str:

@@ -20,6 +20,7 @@ from phalanx._commands import MOST, asked_variables, read_programs
 from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import GRID, IDENTITY, LAN, NEEDS, POLICY, TRUSTED, named_machines
 from phalanx.cli._numbers import Count, Seconds
+from phalanx.cli._paths import SomePath
 from phalanx.cli._streams import is_terminal
 from phalanx.grid import Grid
 from phalanx.launching import CONTRADICTION, PATIENCE, SURVIVOR_PATIENCE, end_program, prepare, survivor
@@ -81,9 +82,7 @@ OPTIONS = [
         help="An environment variable of the processes (may be repeated). NAME alone takes its value from here; write "
         "a secret so, because other users of this machine can read command lines.",
     ),
-    click.option(
-        "--output", type=click.Path(file_okay=False, path_type=Path), help="A folder for each process' output."
-    ),
+    click.option("--output", type=SomePath(file_okay=False, path_type=Path), help="A folder for each process' output."),
     click.option("--no-prefix", is_flag=True, help="Print lines without the [number] of the process."),
     click.option("--keep-going", is_flag=True, help="Do not end the other processes when one is lost."),
     click.option(
@@ -131,7 +130,7 @@ MPI_OPTIONS = [
     ),
     click.option(
         "--checkpoints",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=SomePath(file_okay=False, path_type=Path),
         metavar="FOLDER",
         help="With --survive: keep that step here until the program ends well. The same command goes on from it.",
     ),

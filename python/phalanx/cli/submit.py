@@ -12,12 +12,14 @@ from typing import Any
 import click
 
 from phalanx._grids import one_joined
-from phalanx._jobs import JobsAt, program_and_files
+from phalanx._jobs import OVER, JobsAt, program_and_files
 from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import NEEDS
 from phalanx.cli._joined import JOINED
 from phalanx.cli._numbers import Count, Duration
-from phalanx.cli._streams import printable
+from phalanx.cli._paths import SomePath
+from phalanx.cli._processes import JOB
+from phalanx.cli._streams import is_terminal, printable
 from phalanx.requirements import Needs
 
 #: The limits of a hub: phalanx-core/src/jobs/check.rs.
@@ -55,9 +57,10 @@ _YEAR = 365 * 24 * 3600
     "--files",
     "paths",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=SomePath(path_type=Path),
     metavar="PATH",
-    help="A file or a folder that each process finds in its folder under the same relative name (may be repeated).",
+    help="A file or a folder that each process finds in its folder under the same relative name (may be repeated). "
+    "Symbolic links in a folder are refused.",
 )
 @click.option(
     "--output",
@@ -69,7 +72,7 @@ _YEAR = 365 * 24 * 3600
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Set a variable (may be repeated).")
 @click.option("--stdin", "stdin", metavar="NAME", help="The file in the process's folder that is its standard input.")
 @NEEDS
-@click.option("--after", multiple=True, type=Count(1), metavar="JOB", help="Begin when this job is complete.")
+@click.option("--after", multiple=True, type=JOB, metavar="JOB", help="Begin when this job is complete.")
 @click.option(
     "--retries",
     type=Count(0, _MOST_RETRIES),
@@ -125,16 +128,17 @@ def submit(
     A process whose machine is lost runs again elsewhere. So it may run more than once, and its result counts once.
     """
     first, last = _indices(count, array)
+    environment, needed = _pairs(variables), _needs(needs)
     words, files = program_and_files([*command], paths)
     at = JobsAt(one_joined(name))
     spec = {
         "name": title,
-        "commands": [{"words": words, "environment": _pairs(variables), "folder": None, "stdin": stdin}],
+        "commands": [{"words": words, "environment": environment, "folder": None, "stdin": stdin}],
         "first": first,
         "last": last,
         "places": places,
         "outputs": [output.rstrip("/") for output in outputs],
-        "needs": _needs(needs),
+        "needs": needed,
         "after": [*after],
         "retries": retries,
         "priority": priority,
@@ -148,13 +152,31 @@ def submit(
         if as_json:
             click.echo(json.dumps({"job": job}))
         return
-    ended = at.wait(job)
+    ended = _wait(at, job)
     if as_json:
         click.echo(json.dumps(ended))
     elif ended["state"] != "COMPLETE":
         click.echo(printable(f"the job {job} has ended: {ended['state']} {ended['why']}".rstrip()), err=True)
     if ended["state"] != "COMPLETE":
         sys.exit(1)
+
+
+def _wait(at: JobsAt, job: int) -> dict[str, Any]:
+    """Waits for the end of a job. Says on a terminal for what."""
+    said = ""
+
+    def tell(now: dict[str, Any]) -> None:
+        nonlocal said
+        words = printable(f"{now['state']} {now['why']}".rstrip())
+        if words != said and now["state"] not in OVER and is_terminal(sys.stderr):
+            click.echo(f"job {job}: {words}", err=True)
+        said = words
+
+    try:
+        return at.wait(job, tell)
+    except KeyboardInterrupt:
+        click.echo(f"the job {job} goes on: phalanx jobs {job}; to end it: phalanx cancel {job}", err=True)
+        raise
 
 
 def _indices(count: int | None, array: str | None) -> tuple[int, int]:
@@ -171,15 +193,24 @@ def _indices(count: int | None, array: str | None) -> tuple[int, int]:
 
 
 def _pairs(variables: tuple[str, ...]) -> list[tuple[str, str]]:
-    pairs = [variable.partition("=") for variable in variables]
-    if wrong := next((variable for variable, equals, _ in pairs if not equals or not variable), None):
-        raise click.UsageError(f"--env {wrong}: write NAME=VALUE")
-    return [(variable, value) for variable, _, value in pairs]
+    pairs = []
+    for word in variables:
+        variable, equals, value = word.partition("=")
+        if not equals or not variable:
+            raise click.UsageError(f"--env {printable(word)}: write NAME=VALUE")
+        if variable.startswith("PHALANX_"):
+            raise click.UsageError(
+                f"--env {printable(variable)}: the machine sets variables PHALANX_… itself: choose another name"
+            )
+        pairs.append((variable, value))
+    return pairs
 
 
 def _needs(needs: Needs | None) -> dict[str, Any]:
     if needs is None:
         return {}
+    if needs.wait:
+        raise click.UsageError("--needs wait=: a job waits for machines without it; --deadline says for how long")
     cores, memory, gpus, software, labels, cage = needs.native()
     named = {"cores": cores, "memory": memory, "gpus": gpus, "software": software, "labels": labels}
     return {**named, "cage": cage.capitalize()}

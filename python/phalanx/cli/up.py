@@ -126,43 +126,60 @@ def up(
     if hub_name is not None and token is None:
         raise click.UsageError("--name is for a further hub: --join TOKEN")
     if token is not None:
+        listening(None, listen, advertised, labels)  # before the token is used
         name = join_as_hub(token, name, hub_name or host_name())
     name = name or name_of_hub()
     before = _started_before(name) if is_joined(name) else None
     chosen = listening(before, listen, advertised, labels)
-    joined = _at(before or _founded(name, chosen), addresses_of(chosen))
-    is_further = (joined.hub / _founding.JOINED).exists()
-    is_first = read_listening(joined) is None and not is_further
-    owners = [] if is_further else [name_in(read_private(joined.user, "identity", ""))]
-    for owner in owners:
-        _founding.make_member(joined, "user", owner)
-    if not hub_only and not (is_further and joined.executor.exists()):
-        _founding.make_member(joined, "executor", _executor_name(joined))
-    with running(joined, "phalanx up"), ExitStack() as ending:
-        hub = _native.Hub(
-            joined.folder,
-            grid=joined.grid,
-            owners=owners,
-            addresses=addresses_of(chosen),
-            least_cage=least_cage,
-            log_level=donating.log_level,
-        )
-        ending.callback(hub.close)
-        signals = Ending()  # before it is said that the hub listens: from then on, somebody may end it
-        executor = _start(joined, chosen, hub, hub_only, (donating, may_lend), ending)
-        if tes is not None:
-            _serve_tes(joined, chosen, hub, (tes, tes_folders), ending)
-        if is_first:
-            click.echo(f"phalanx join {hub.invite(owners[0], *_FIRST)}")
-            click.echo("this line is good for one machine, within an hour; for more, and for users: phalanx invite")
-        keep(joined, chosen)
-        try:
-            signals.wait(executor, hub)
-        except IdentityError as error:
-            if hub.expelled is not None:
-                raise
-            click.echo(f"{error}; the hub goes on", err=True)
-            signals.wait(None, hub)
+    with ExitStack() as undoing:
+        joined = before or _founded(name, chosen)
+        if before is None:
+            undoing.callback(_undo, joined)
+        joined = _at(joined, addresses_of(chosen))
+        is_further = (joined.hub / _founding.JOINED).exists()
+        is_first = read_listening(joined) is None and not is_further
+        owners = [] if is_further else [name_in(read_private(joined.user, "identity", ""))]
+        for owner in owners:
+            _founding.make_member(joined, "user", owner)
+        if not hub_only and not (is_further and joined.executor.exists()):
+            _founding.make_member(joined, "executor", _executor_name(joined))
+        with running(joined, "phalanx up"), ExitStack() as ending:
+            hub = _native.Hub(
+                joined.folder,
+                grid=joined.grid,
+                owners=owners,
+                addresses=addresses_of(chosen),
+                least_cage=least_cage,
+                log_level=donating.log_level,
+            )
+            ending.callback(hub.close)
+            signals = Ending()  # before it is said that the hub listens: from then on, somebody may end it
+            executor = _start(joined, chosen, hub, hub_only, (donating, may_lend), ending)
+            if tes is not None:
+                _serve_tes(joined, chosen, hub, (tes, tes_folders), ending)
+            undoing.pop_all()  # from now on, the grid may have members
+            if is_first:
+                click.echo(f"phalanx join {hub.invite(owners[0], *_FIRST)}")
+                click.echo("this line is good for one machine, within an hour; for more, and for users: phalanx invite")
+            keep(joined, chosen)
+            _wait(signals, executor, hub)
+
+
+def _wait(signals: Ending, executor: _native.Executor | None, hub: _native.Hub) -> None:
+    """Waits for the end. The hub goes on without an executor that is no member any more."""
+    try:
+        signals.wait(executor, hub)
+    except IdentityError as error:
+        if hub.expelled is not None:
+            raise
+        click.echo(f"{error}; the hub goes on", err=True)
+        signals.wait(None, hub)
+
+
+def _undo(joined: Joined) -> None:
+    """Removes a grid whose first start has failed. It has no member but this account."""
+    _founding.remove(joined)
+    click.echo(f"the grid {joined.name} was not begun: its files are removed", err=True)
 
 
 def _serve_tes(
@@ -284,7 +301,10 @@ def _start(
         service = start_executor(address, joined.executor, donating, hub=hub, grid=stays, **more)
     except RecruitError as error:
         if "was revoked" in str(error):
-            raise RecruitError(f"{error}; the hub starts without an executor: phalanx up --hub-only") from None
+            raise RecruitError(
+                f"{error}; the hub starts without an executor: phalanx up --hub-only; to donate this machine again, "
+                f"remove its identity and start again: rm {as_typed(joined.executor)}"
+            ) from None
         raise
     ending.enter_context(closing(service))
     _voluntary.remember(joined, rules)
