@@ -32,11 +32,11 @@ _LONGEST = 30 * 24 * 3600
 @JOINED
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def token(seconds: int, authority: bool, name: str | None, as_json: bool) -> None:
-    """Print a token for workflow engines and for programs in any language.
+    """Print a token for workflow engines and other programs.
 
-    They use tasks, jobs, files and tuple spaces with it in your name, over HTTPS. A hub serves them if it was started
-    with phalanx up --tes. The token is a secret: who has it is you, to that service and over no link of the grid, until
-    its time is over or you are no user of the grid any more. No hub is asked.
+    Programs in any language use tasks, jobs, files and tuple spaces with it in your name, over HTTPS. A hub serves them
+    if it was started with phalanx up --tes. The token is a secret: who has it is you, to that service and over no link
+    of the grid, until its time is over or you are no user of the grid any more. No hub is asked.
     """
     joined = one_joined(name)
     if authority:
