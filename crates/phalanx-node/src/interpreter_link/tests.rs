@@ -68,6 +68,7 @@ fn fire(firing: FiringId, count: u32) -> ToInterpreter {
         first: 0,
         count,
         slice: 1_000_000,
+        timeout: 0,
         groups: Vec::new(),
         takes: Mark::None,
         gives: Mark::None,
