@@ -74,6 +74,10 @@ def fail(path: str, times: int, how: str = "raise") -> int:
     return calls
 
 
+def set_variable() -> None:
+    os.environ["PHALANX_X"] = "7"
+
+
 def process_in(path: Path) -> int:
     return int(path.read_text(encoding="ascii"))
 
@@ -367,9 +371,7 @@ def test_inner_options_go_before_outer_ones(manager: px.Manager) -> None:
 
 
 def test_an_initializer_is_called_before_what_has_options(tmp_path: Path) -> None:
-    with px.Manager(
-        contract=px.ParDegree(1), initializer=os.environ.__setitem__, initargs=("PHALANX_X", "7")
-    ) as opened:
+    with px.Manager(contract=px.ParDegree(1), initializer=set_variable) as opened:
         assert opened.submit(px.options(os.getenv, timeout=AMPLE), "PHALANX_X").result() == "7"
         late = opened.submit(px.options(hang, timeout=SHORT), str(tmp_path / "began"))
         assert isinstance(late.exception(), TaskTimeoutError)
