@@ -13,6 +13,7 @@ from typing import Any
 
 import phalanx as px
 import pytest
+from api.executors import Executors
 from conftest import Eventually
 from phalanx.errors import CulpritError, ProgramError, RemoteTraceback, TaskTimeoutError
 
@@ -376,3 +377,27 @@ def test_an_initializer_is_called_before_what_has_options(tmp_path: Path) -> Non
         late = opened.submit(px.options(hang, timeout=SHORT), str(tmp_path / "began"))
         assert isinstance(late.exception(), TaskTimeoutError)
         assert list(opened.compute(px.options(os.getenv, retries=1), ["PHALANX_X"])) == ["7"]  # also at the next one
+
+
+def test_an_interpreter_at_an_executor_is_ended_and_its_place_is_used_again(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    with Executors(tmp_path) as grid:
+        address = grid.start("labpc", "--cage", "none", "--accept", "ada", interpreters=1)
+        with px.Manager(address, identity=grid.identity, contract=px.ParDegree(1)) as manager:
+            began = tmp_path / "began"
+            waiting = [manager.submit(px.options(time.sleep, timeout=SHORT), LONG)]
+            with pytest.raises(TaskTimeoutError, match=r"at labpc/"):
+                waiting[0].result()
+            assert manager.submit(abs, -1).result() == 1
+            future = manager.submit(eval, f"open({str(began)!r}, 'w').write('1') and __import__('time').sleep({LONG})")
+            waiting = [manager.submit(abs, -number) for number in range(20)]
+            eventually(begins(began))
+            assert manager.cancel(future)
+            assert [call.result() for call in waiting] == list(range(20))
+            summary = manager.summary()
+            assert (summary.lost, summary.replaced) == (2, 2)
+            assert [it.cause for it in summary.interpreters if it.cause] == [
+                "was ended: a task there ran longer than its timeout of 0.3 s",
+                "was ended: a task there was cancelled",
+            ]
