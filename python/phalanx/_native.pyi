@@ -183,7 +183,7 @@ class Manager:
         code: bytes,
         marked_code: bool,
         marked_data: list[tuple[bool, bool]],
-        options: Sequence[tuple[float | None, int, int]] = [],
+        options: Sequence[tuple[float | None, int, int]] = ...,
     ) -> int: ...
     def stage_graph(
         self,
@@ -192,7 +192,7 @@ class Manager:
         code: bytes,
         marked_code: bool,
         marked_data: list[tuple[bool, bool]],
-        options: Sequence[tuple[float | None, int, int]] = [],
+        options: Sequence[tuple[float | None, int, int]] = ...,
     ) -> int: ...
     def forget(self, program: int) -> None: ...
     def open(

@@ -386,9 +386,9 @@ def test_an_interpreter_at_an_executor_is_ended_and_its_place_is_used_again(
         address = grid.start("labpc", "--cage", "none", "--accept", "ada", interpreters=1)
         with px.Manager(address, identity=grid.identity, contract=px.ParDegree(1)) as manager:
             began = tmp_path / "began"
-            waiting = [manager.submit(px.options(time.sleep, timeout=SHORT), LONG)]
+            late = manager.submit(px.options(time.sleep, timeout=SHORT), LONG)
             with pytest.raises(TaskTimeoutError, match=r"at labpc/"):
-                waiting[0].result()
+                late.result()
             assert manager.submit(abs, -1).result() == 1
             future = manager.submit(eval, f"open({str(began)!r}, 'w').write('1') and __import__('time').sleep({LONG})")
             waiting = [manager.submit(abs, -number) for number in range(20)]

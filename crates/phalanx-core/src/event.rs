@@ -130,10 +130,9 @@ impl Outcome {
     pub fn tasks(&self) -> u32 {
         match self {
             Outcome::Results { tokens, .. } => tokens.count(),
-            Outcome::Raised { .. }
-            | Outcome::Culprit { .. }
-            | Outcome::TimedOut { .. }
-            | Outcome::Cancelled { .. } => 1,
+            Outcome::Raised { .. } | Outcome::Culprit { .. } | Outcome::TimedOut { .. } | Outcome::Cancelled { .. } => {
+                1
+            }
             Outcome::Unmet { .. } | Outcome::Ended | Outcome::Abandoned { .. } => 0,
         }
     }

@@ -311,8 +311,10 @@ fn to_marks(code: bool, data: MarkedTokens) -> Marks {
 
 fn to_options(options: InstructionOptions) -> Vec<Options> {
     let timeout = |seconds: f64| Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
-    let options = options.into_iter().map(|(seconds, retries, priority)| {
-        Options { timeout: seconds.and_then(timeout), retries, priority }
+    let options = options.into_iter().map(|(seconds, retries, priority)| Options {
+        timeout: seconds.and_then(timeout),
+        retries,
+        priority,
     });
     options.collect()
 }

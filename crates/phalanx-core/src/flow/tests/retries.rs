@@ -63,7 +63,8 @@ fn parts_of_a_task_are_tried_again_one_by_one() {
         let (tasks, raising) = (12, (0..12).collect());
         let graph = Some(graph);
         let settings = with_retries(2);
-        let stream = Stream { graph, instructions, tasks, raising, settings, form: Form::Separate, ..Stream::default() };
+        let stream =
+            Stream { graph, instructions, tasks, raising, settings, form: Form::Separate, ..Stream::default() };
         let grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
         grid.readers[0].expect_everything();
         assert!(retries(&grid).iter().all(|retry| *retry <= 2));

@@ -79,7 +79,9 @@ fn an_instruction_with_a_timeout_neither_follows_nor_is_followed() {
     let stream = Stream { instructions: 4, heavy: 1, settings, ..Stream::default() };
     let grid = Grid::run(Plan { streams: vec![stream], ..Plan::default() });
     grid.readers[0].expect_everything();
-    let stayed = |wanted| grid.facts.iter().any(|fact| matches!(fact, Fact::Stayed { instruction, .. } if *instruction == wanted));
+    let stayed = |wanted| {
+        grid.facts.iter().any(|fact| matches!(fact, Fact::Stayed { instruction, .. } if *instruction == wanted))
+    };
     assert!(!stayed(0) && !stayed(1) && stayed(2));
 }
 
