@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from phalanx.errors import TransactionConflictError as TransactionConflictError
     from phalanx.errors import TransactionError as TransactionError
     from phalanx.errors import TransferError as TransferError
+    from phalanx.firing import options
     from phalanx.grid import Grid
     from phalanx.hosts import Hosts, Lan
     from phalanx.launching import LaunchResult as LaunchResult
@@ -90,6 +91,7 @@ __version__: str
 _HOMES = {
     "arrays": "read_only",
     "contracts": "Deadline ParDegree Throughput",
+    "firing": "options",
     "grid": "Grid",
     "hosts": "Hosts Lan",
     "launching": "bsprun mpirun",
@@ -145,6 +147,7 @@ __all__ = [
     "errors",
     "mpirun",
     "needs",
+    "options",
     "per_interpreter",
     "profile",
     "read_only",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from phalanx._folding import Fold, FoldOrSpread, Grain, Offsets, ScanChunk, ScanOrSpread, joined, with_offsets
 from phalanx._instructions import Branch, Function, Fused, Inputs, Instruction, Test, While
 from phalanx.errors import ProgramError
+from phalanx.firing import Given, Options
 from phalanx.security import Marks, marks_of
 from phalanx.skeletons import TASK, Farm, Graph, Loop, Map, Pipeline, Program, Reduce, Scan, Skeleton, check
 
@@ -46,6 +47,7 @@ class Draft:
         self.splits: int | None = None
         #: The marks of its functions.
         self.marks: Marks = frozenset()
+        self.options = Given()
 
     def continue_as(self, other: Draft) -> None:
         """Appends the steps of the other draft to this one, and takes over its targets."""
@@ -102,6 +104,8 @@ class Compiled:
         self.entry = _targets(entry, numbers)
         self.instructions = [draft.native(numbers) for draft in drafts]
         self.marks = [draft.marks for draft in drafts]
+        #: Empty if no instruction has options.
+        self.options = [draft.options for draft in drafts] if any(draft.options != Given() for draft in drafts) else []
         self._passes_on = [draft.passes_on() for draft in drafts]
         #: For each instruction, the instructions that its tokens go to.
         self._after = [{numbers[way[0]] for way in [*draft.on, *(draft.past or [])] if way} for draft in drafts]
@@ -120,8 +124,8 @@ class Compiled:
         takes, gives = self._marked_tokens(code.marked_data)
         marked = list(zip(takes, gives, strict=True))
         if self.is_chain:
-            return native.stage(len(self.instructions), code.pickled, marked_code, marked)
-        return native.stage_graph(self.entry, self.instructions, code.pickled, marked_code, marked)
+            return native.stage(len(self.instructions), code.pickled, marked_code, marked, self.options)
+        return native.stage_graph(self.entry, self.instructions, code.pickled, marked_code, marked, self.options)
 
     def _marked_tokens(self, all_are: bool) -> tuple[list[bool], list[bool]]:
         """For each instruction, whether what it takes and what it gives is marked.
@@ -161,6 +165,8 @@ class _Compiler:
         self._fans = 0
         #: The marks of the programs around the current place.
         self._marks: Marks = frozenset()
+        #: The options of the programs around it.
+        self._options = Given()
 
     def reachable(self, entry: list[Target]) -> list[Draft]:
         """The instructions that tokens can reach, in the order in which tokens reach them."""
@@ -184,10 +190,17 @@ class _Compiler:
         ahead = [(program, False, around)]
         while ahead:
             program, apart, outer = ahead.pop()
+            if isinstance(program, Given):  # the end of a program with options
+                self._options, at = program, at.sealed()
+                continue
             self._marks = outer | _marks_of(program)
             if apart:
                 at = at.sealed()
-            if isinstance(program, (Farm, Pipeline)):
+            if isinstance(program, Options):
+                ahead.append((self._options, False, self._marks))
+                ahead.append((program.program, at.draft is not None and bool(at.draft.steps), self._marks))
+                self._options = program.within(self._options)
+            elif isinstance(program, (Farm, Pipeline)):
                 apart = _is_apart(program)
                 stages = [(stage, number > 0 and apart, self._marks) for number, stage in enumerate(_parts(program))]
                 ahead += reversed(stages)
@@ -216,6 +229,8 @@ class _Compiler:
         """The draft that is open at this place, or a new one."""
         if at.draft is not None and not at.ways:
             at.draft.marks |= self._marks
+            if not at.draft.steps:
+                at.draft.options = self._options
             return at.draft
         draft = self._draft(at.fan)
         at.lead_to((draft, 0))
@@ -225,6 +240,7 @@ class _Compiler:
     def _draft(self, fan: int, *, joins: int | None = None, inputs: int = 0) -> Draft:
         draft = Draft(fan, joins=joins, inputs=inputs)
         draft.marks = self._marks
+        draft.options = self._options
         return draft
 
     def _step(self, step: Function, at: Opening) -> Opening:
@@ -367,7 +383,7 @@ def _parts(program: Any) -> tuple[Any, ...]:
     """The programs that a program is made of."""
     if isinstance(program, Pipeline):
         return program.stages
-    if isinstance(program, (Farm, Map, Loop)):
+    if isinstance(program, (Farm, Map, Loop, Options)):
         return (program.program,)
     if isinstance(program, Graph):
         return tuple(node for node, _ in program.nodes.values())
@@ -382,7 +398,7 @@ def _check_depth(program: Any) -> None:
             raise ProgramError(
                 f"loops, maps and graphs are nested more than {MOST_NESTED} deep: write the inner ones as a function"
             )
-        inner = depth if isinstance(part, (Farm, Pipeline)) else depth + 1
+        inner = depth if isinstance(part, (Farm, Pipeline, Options)) else depth + 1
         ahead += [(each, inner) for each in _parts(part)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 import sys
 import threading
-from concurrent.futures._base import CANCELLED, FINISHED, LOGGER, PENDING, RUNNING
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, LOGGER, PENDING, RUNNING
 from typing import Any, Protocol
 
 from phalanx._asynchronous import AwaitableFuture
@@ -93,6 +93,10 @@ class Submitted(AwaitableFuture[Any]):
         """The exception of the call, as :meth:`concurrent.futures.Future.exception`."""
         return super().exception(self._collector.collect_for(self, timeout))
 
+    def is_of(self, collector: Collector) -> bool:
+        """Whether ``collector`` collects its outcome."""
+        return self._collector is collector
+
     def is_done(self) -> bool:
         """As :meth:`done`, without the lock."""
         return self._state not in (PENDING, RUNNING)
@@ -123,6 +127,19 @@ class Submitted(AwaitableFuture[Any]):
                     (waiter.add_result if error is None else waiter.add_exception)(self)
             self._condition.notify_all()
         return bool(self._lazy_callbacks)
+
+    def withdraw(self) -> bool:
+        """Cancels a running call, whose outcome is dropped. Returns False if it is done. :meth:`call_back` must
+        follow."""
+        with self._condition:
+            if self._state != RUNNING:
+                return False
+            self._state = CANCELLED_AND_NOTIFIED
+            self.sent = None
+            for waiter in self._lazy_waiters or ():
+                waiter.add_cancelled(self)
+            self._condition.notify_all()
+        return True
 
     def call_back(self) -> None:
         """Calls each callback once. May be repeated."""

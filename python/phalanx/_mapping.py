@@ -14,7 +14,7 @@ from typing import Any
 from phalanx import _native
 from phalanx._atomic import at_once
 from phalanx._futures import Submitted
-from phalanx._outcomes import failure, unreadable
+from phalanx._outcomes import SETTLING, failure, unreadable
 from phalanx._runs import Program, Run, try_token
 from phalanx._tokens import are_plain, pack, unpack
 from phalanx.errors import StagingError
@@ -123,7 +123,7 @@ class Mapped(Run):
 
     def answer(self, kind: str, first: int, what: Any, received: Iterable[Any]) -> None:
         """Takes an outcome. ``received`` is the step that removes it from the received outcomes."""
-        if kind in ("results", "raised", "culprit"):
+        if kind in SETTLING:
             came = self._came + (what[0] if kind == "results" else 1)
             at_once(
                 map(self._arrived.__setitem__, (first + bisect_right(self._skipped, first),), ((kind, first, what),)),

@@ -6,6 +6,7 @@ import pickle
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from itertools import repeat
 from typing import Any
 
@@ -18,8 +19,12 @@ from phalanx.errors import (
     RemoteError,
     RemoteTraceback,
     StagingError,
+    TaskTimeoutError,
     in_one_line,
 )
+
+#: The kinds of outcomes that tasks have one by one.
+SETTLING = ("results", "raised", "culprit", "timed_out", "cancelled")
 
 
 def stage_code(functions: tuple[Any, ...]) -> Code:
@@ -43,6 +48,11 @@ def failure(
         if kind == "culprit":
             size, losses = what
             return culprit(index, size, losses, task(), function)
+        if kind == "timed_out":
+            timeout, attempts, by = what
+            return timed_out(index, timeout, attempts, by, task(), function)
+        if kind == "cancelled":
+            return CancelledError()
         return _failure(kind, index, what)
     except BaseException as error:
         if is_ctrl_c(error):
@@ -57,6 +67,18 @@ def culprit(index: int, size: int, losses: list[str], task: Any, function: str) 
     call = f", a call of {function}," if function else ""
     message = f"task {index}{call} ended every interpreter that fired it: {name} ({'; '.join(losses)})"
     return CulpritError(message, index, None if task is UNKNOWN else task, size=size, losses=tuple(losses))
+
+
+def timed_out(index: int, timeout: float, attempts: int, by: str, task: Any, function: str) -> TaskTimeoutError:
+    """The error that names a task as its sender knows it."""
+    call = f", a call of {function}," if function else ""
+    name = "" if task is UNKNOWN else f": {short(task)}"
+    tries = f", the last of {attempts} attempts" if attempts > 1 else ""
+    message = (
+        f"task {index}{call} ran longer than its timeout of {timeout:g} s at {by}{tries}{name}; the interpreter was "
+        "ended and replaced. Give px.options a longer timeout=, or find out why the function does not return"
+    )
+    return TaskTimeoutError(message, index, None if task is UNKNOWN else task, timeout=timeout, interpreter=by)
 
 
 def name_of(function: Any) -> str:

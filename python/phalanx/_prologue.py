@@ -49,14 +49,17 @@ class Prologue:
             setattr(self, name, found)  # found at once from now on
         return found
 
-    def stage(self, instructions: int, code: bytes, marked_code: bool, marked_data: list[tuple[bool, bool]]) -> int:
-        """As the native method."""
-        return self._native.stage(instructions, self._before(code), self._is_marked(marked_code), marked_data)
-
-    def stage_graph(self, entry: Any, instructions: Any, code: bytes, marked_code: bool, marked_data: Any) -> int:
+    def stage(self, instructions: int, code: bytes, marked_code: bool, marked_data: Any, options: Any = ()) -> int:
         """As the native method."""
         marked = self._is_marked(marked_code)
-        return self._native.stage_graph(entry, instructions, self._before(code), marked, marked_data)
+        return self._native.stage(instructions, self._before(code), marked, marked_data, list(options))
+
+    def stage_graph(
+        self, entry: Any, instructions: Any, code: bytes, marked_code: bool, marked_data: Any, options: Any = ()
+    ) -> int:
+        """As the native method."""
+        marked = self._is_marked(marked_code)
+        return self._native.stage_graph(entry, instructions, self._before(code), marked, marked_data, list(options))
 
     def _before(self, code: bytes) -> bytes:
         return pickle.dumps(_Begin(self._identity, self._code.pickled, code, self._what), PROTOCOL)

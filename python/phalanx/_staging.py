@@ -15,10 +15,12 @@ from phalanx._call import Call
 from phalanx._outcomes import stage_code
 from phalanx._tokens import PROTOCOL, Code, are_plain, is_by_reference
 from phalanx.errors import ProgramError
+from phalanx.firing import Given, unwrapped
 from phalanx.security import marks_of
 from phalanx.skeletons import Skeleton
 
 _NO_MARKS: frozenset[str] = frozenset()
+_NO_OPTIONS = Given()
 
 
 def identify(function: Callable[..., Any], staged: Container[Any]) -> tuple[Any, Code | None]:
@@ -29,13 +31,17 @@ def identify(function: Callable[..., Any], staged: Container[Any]) -> tuple[Any,
     StagingError
         Where the function cannot be pickled.
     """
+    options = _NO_OPTIONS
+    if type(function) is not FunctionType:
+        function, options = unwrapped(function)
     marks = _NO_MARKS if type(function) is FunctionType and not function.__dict__ else marks_of(function)
     key = _key_of(function)
     if key is not None:
-        return (key, marks), None if (key, marks) in staged else code_of(function)
+        found = (key, marks, options)
+        return found, None if found in staged else code_of(function)
     # A callable with other state of its own is pickled again each time, and staged again if it has changed.
     code = code_of(function)
-    return (blake2b(code.pickled).digest(), marks), code
+    return (blake2b(code.pickled).digest(), marks, options), code
 
 
 def _key_of(function: Any) -> Any:
@@ -77,10 +83,10 @@ def code_of(function: Callable[..., Any]) -> Code:
     return stage_code((Call(function),))
 
 
-def stage(native: _native.Manager, code: Code, marks: frozenset[str]) -> int:
+def stage(native: _native.Manager, code: Code, marks: frozenset[str], options: Given = _NO_OPTIONS) -> int:
     """Hands a function of any arguments to the manager. Returns the number of its program there."""
     marked_code, marked_data = code.marked_code or "code" in marks, code.marked_data or "data" in marks
-    return native.stage(1, code.pickled, marked_code, [(marked_data, marked_data)])
+    return native.stage(1, code.pickled, marked_code, [(marked_data, marked_data)], [options])
 
 
 def _state_of(item: Any) -> bytes | None:

@@ -19,10 +19,11 @@ from phalanx._atomic import at_once, drain
 from phalanx._call import arguments_of, token_of
 from phalanx._futures import Submitted
 from phalanx._mapping import Mapped, at_hand
-from phalanx._outcomes import name_of, read_outcome
+from phalanx._outcomes import SETTLING, name_of, read_outcome
 from phalanx._runs import GAP, PAUSE, Calls, Program, Run
 from phalanx._staging import code_of, identify, stage
 from phalanx._tokens import UNKNOWN, Code, unpack
+from phalanx.firing import Given, unwrapped
 from phalanx.security import marks_of
 
 #: Interval in seconds at which a thread that waits for outcomes checks the state.
@@ -170,7 +171,7 @@ class Submissions:
         """Withdraws the calls of a plain function and unstages it. Calls that were not begun are never made. The
         results of begun calls are dropped. The futures of both are cancelled, or raise RuntimeError."""
         with self._lock:
-            calls = self._staged.get((function, marks_of(function)))
+            calls = self._staged.get((function, marks_of(function), Given()))
             if calls is None or calls.number not in self._runs:  # not staged any more, or everything has ended
                 return
             futures = [*calls.sent.values(), *(future for future, _ in calls.pending)]
@@ -186,6 +187,25 @@ class Submissions:
     def names(self) -> dict[int, str]:
         """What the open runs compute, by their numbers. Any thread may ask."""
         return {number: run.program.name for number, run in self._runs.copy().items()}
+
+    def cancel(self, future: Submitted) -> bool:
+        """Cancels a call, also one that an interpreter is making: the interpreter is ended. False: it is done."""
+        if future.cancel():
+            return True
+        self.check_process()
+        with self._lock:
+            sent = next(((run, number) for run, number in self._sent() if run.sent[number] is future), None)
+            # Without a number it is done, or a Ctrl-C came while it was sent.
+            if sent is None or not future.withdraw():
+                return False
+            # The outcome that the engine gives is dropped, because the future is done.
+            self._native.cancel(sent[0].number, sent[1])
+        future.call_back()
+        return True
+
+    def _sent(self) -> Iterator[tuple[Calls, int]]:
+        runs = [run for run in list(self._runs.values()) if isinstance(run, Calls)]
+        return ((run, number) for run in runs for number in list(run.sent))
 
     def check_process(self) -> None:
         """Raises RuntimeError in a process that was forked from the process of the manager."""
@@ -224,10 +244,12 @@ class Submissions:
     def _calls_of(self, function: Callable[..., Any], key: Any, code: Code | None) -> Calls:
         calls = self._staged.get(key)
         if calls is None:
+            function, _ = unwrapped(function)
             code = code or code_of(function)
             self._make_room(len(code.pickled))
-            _, marks = key
-            program = Program(name_of(function), key, len(code.pickled), stage(self._native, code, marks))
+            _, marks, options = key
+            number = stage(self._native, code, marks, options)
+            program = Program(name_of(function), key, len(code.pickled), number)
             calls = Calls(self._native, self._mailbox, program, self._fail)
             at_once(
                 map(self._staged.__setitem__, (key,), (calls,)), map(self._runs.__setitem__, (calls.number,), (calls,))
@@ -425,7 +447,7 @@ class Submissions:
             run.answer(kind, first, what, received)
         elif not isinstance(run, Calls):
             at_once(received)  # its run has ended, so the outcome is dropped
-        elif kind in ("results", "raised", "culprit"):
+        elif kind in SETTLING:
             futures, taken = run.answered(range(first, first + (what[0] if kind == "results" else 1)))
             at_once(map(self._answers.append, ((futures, (kind, first, what), run.program.name),)), taken, received)
         else:

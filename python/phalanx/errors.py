@@ -85,6 +85,32 @@ class CulpritError(PhalanxError):
         self.losses = losses
 
 
+class TaskTimeoutError(PhalanxError, TimeoutError):
+    """A task ran longer than the ``timeout`` of its function (:func:`phalanx.options`). The interpreter that fired it
+    was ended and replaced.
+
+    Attributes
+    ----------
+    index : int
+        The position of the task in the stream, from 0.
+    task : object
+        The task as the sender still has it, as for :class:`CulpritError`.
+    timeout : float
+        The seconds that the function may run.
+    interpreter : str
+        The name of the interpreter that fired it last.
+    """
+
+    def __init__(
+        self, message: str, index: int = -1, task: object = None, *, timeout: float = 0.0, interpreter: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.index = index
+        self.task = task
+        self.timeout = timeout
+        self.interpreter = interpreter
+
+
 class LostError(PhalanxError):
     """No interpreter is left, and none can be recruited. The message names the losses.
 

@@ -19,6 +19,7 @@ from phalanx._asynchronous import AwaitableFuture as AwaitableFuture
 from phalanx._asynchronous import end
 from phalanx._compile import Compiled, compile_program
 from phalanx._course import Course
+from phalanx._futures import Submitted
 from phalanx._grids import JoinedHosts, machines_of, names_grid
 from phalanx._mapping import buffered
 from phalanx._outcomes import failure, stage_code, unreadable
@@ -399,7 +400,7 @@ class Manager(Executor):
                 self._check_open()
         finally:
             stream.close()
-            native.close_run(run)
+            native.close_run(run, True)
             native.forget(staged)
             account.close()
             course.end()
@@ -430,6 +431,40 @@ class Manager(Executor):
         32
         """
         return self._submissions.submit(fn, args, kwargs)
+
+    def cancel(self, future: Future[Any]) -> bool:
+        """Cancels a call of :meth:`submit`, also while an interpreter makes it. That interpreter is ended and replaced.
+
+        ``future.cancel()`` does this only to calls that were not sent yet, as in the standard library.
+
+        Parameters
+        ----------
+        future
+            A future of this manager.
+
+        Returns
+        -------
+        bool
+            Whether the call is cancelled now; False if it was done before. A cancelled future raises
+            :class:`concurrent.futures.CancelledError`. Calls that waited at the same interpreter are made elsewhere.
+
+        Raises
+        ------
+        ValueError
+            The future is not of this manager.
+
+        Examples
+        --------
+        >>> import time
+        >>> import phalanx as px
+        >>> with px.Manager(contract=px.ParDegree(1)) as manager:
+        ...     long = manager.submit(time.sleep, 1000)
+        ...     manager.cancel(long), manager.submit(abs, -1).result()
+        (True, 1)
+        """
+        if not isinstance(future, Submitted) or not future.is_of(self._submissions):
+            raise ValueError("this future is of no call that this manager makes: give what its submit has returned")
+        return self._submissions.cancel(future)
 
     @overload  # type: ignore[override]
     def map(self, fn: Callable[..., T], /, **options: Unpack[MapOptions]) -> Generator[T, None, None]: ...

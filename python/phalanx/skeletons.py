@@ -33,6 +33,9 @@ class Skeleton:
         (paper 000, section 4.4).
     """
 
+    #: Whether it takes and gives what its only part takes and gives.
+    is_transparent = False
+
     def __init__(self, secure: Mark | None) -> None:
         self.marks: Marks = read_mark(secure)
 
@@ -66,6 +69,8 @@ class Farm(Skeleton):
     >>> px.Farm(pow, setup=lambda: 2)
     Farm(pow, setup=<lambda>)
     """
+
+    is_transparent = True
 
     @overload
     def __init__(self, program: Program, *, secure: Mark | None = None) -> None: ...
@@ -287,7 +292,7 @@ class Loop(Skeleton):
 
     def __init__(self, program: Program, *, while_: Callable[[Any], Any], secure: Mark | None = None) -> None:
         super().__init__(secure)
-        if not callable(while_):
+        if not callable(while_) or isinstance(while_, Skeleton):
             raise ProgramError(f"a loop's condition is a function of one argument, not {while_!r}")
         self.program = _checked(program)
         self.while_ = while_
@@ -378,13 +383,13 @@ def _checked(program: Any) -> Any:
 
 
 def _function(function: Any, what: str) -> Any:
-    if function is None or callable(function):
+    if function is None or (callable(function) and not isinstance(function, Skeleton)):
         return function
     raise ProgramError(f"{what} is a function of one argument, not {function!r}")
 
 
 def _function_of_two(function: Any, what: str) -> Any:
-    if not callable(function):
+    if not callable(function) or isinstance(function, Skeleton):
         raise ProgramError(f"{what} takes a function of two arguments, not {function!r}")
     if not _takes(function, 2):
         raise ProgramError(f"{what} takes a function of two arguments, which {name_of(function)} is not")
@@ -401,8 +406,8 @@ def _node(name: Any, node: Any) -> tuple[Any, tuple[str, ...]]:
 
 def _check_arity(name: str, program: Program, inputs: int) -> None:
     first: Any = program
-    while isinstance(first, (Farm, Pipeline)):
-        first = first.program if isinstance(first, Farm) else first.stages[0]
+    while isinstance(first, Skeleton) and (first.is_transparent or isinstance(first, Pipeline)):
+        first = first.stages[0] if isinstance(first, Pipeline) else first.program  # type: ignore[attr-defined]
     if isinstance(first, Map) and first.split is not None:
         first = first.split
     if isinstance(first, Skeleton):

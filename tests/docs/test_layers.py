@@ -84,6 +84,7 @@ MODULES = {
         "_jobs _reach",
         "_futures _instructions _output _program _tokens contracts setups",
         "_accounts _commands _folding _staying skeletons",
+        "firing",
         "_cage _compile _interpreter _outcomes _prologue _results _stream",
         "_packages _runs _staging",
         "_mapping",

@@ -106,6 +106,7 @@ PROVOKED: dict[str, Callable[[], object]] = {
     "PolicyError": lambda: px.Manager(policy="everything"),  # type: ignore[arg-type]
     "StagingError": with_a_lock,
     "CulpritError": lambda: computing(lambda _: os._exit(1)),
+    "TaskTimeoutError": lambda: computing(px.options(time.sleep, timeout=0.2)),
     "TransferError": lambda: px.copy("a", "b"),
     "LaunchError": lambda: px.mpirun(["./missing"], n=1),
     "RanksError": lambda: px.mpirun(["sh", "-c", "echo wrong >&2; exit 4"], n=1, capture_output=True),

@@ -5,6 +5,7 @@ use crate::level::{Level, Levels};
 use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
 use bytes::Bytes;
 use serde::Serialize;
+use std::time::Duration;
 
 /// An event at a manager.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub enum Cause {
     Protocol { what: String },
     /// The owner of its machine has closed it. No task is blamed.
     Closed { why: String },
+    /// The manager has ended it, because a task there was to be stopped. No other task is blamed.
+    Stopped { why: String },
 }
 
 impl Cause {
@@ -75,6 +78,7 @@ impl std::fmt::Display for Cause {
             Cause::Silent { milliseconds } => write!(f, "silent for {milliseconds} ms (frozen, or cut off)"),
             Cause::Attacked => write!(f, "was cut off: what arrived is not what the other end sent"),
             Cause::Protocol { what } => write!(f, "broke the protocol: {what}"),
+            Cause::Stopped { why } => write!(f, "was ended: {why}"),
             Cause::Closed { why } => write!(f, "was ended, because its machine is closed: {why}"),
         }
     }
@@ -107,6 +111,11 @@ pub enum Outcome {
     /// Firing the task killed these interpreters, one after the other. Of its token only the approximate size (`bytes`)
     /// is told, because unpickling it might kill the reader too.
     Culprit { task: TaskId, bytes: u64, killed: Vec<String> },
+    /// Firing the task took longer than the timeout of its instruction, the last time at the interpreter `by`, which was
+    /// ended. `attempts`: how often it was tried.
+    TimedOut { task: TaskId, timeout: Duration, attempts: u32, by: String },
+    /// The task was cancelled.
+    Cancelled { task: TaskId },
     /// The contract on time is not met. `asked` and `reached` are tasks per second, or seconds.
     Unmet { asked: f64, reached: f64, why: String },
     /// Every result was delivered.
@@ -121,7 +130,9 @@ impl Outcome {
     pub fn tasks(&self) -> u32 {
         match self {
             Outcome::Results { tokens, .. } => tokens.count(),
-            Outcome::Raised { .. } | Outcome::Culprit { .. } => 1,
+            Outcome::Raised { .. } | Outcome::Culprit { .. } | Outcome::TimedOut { .. } | Outcome::Cancelled { .. } => {
+                1
+            }
             Outcome::Unmet { .. } | Outcome::Ended | Outcome::Abandoned { .. } => 0,
         }
     }
@@ -158,6 +169,8 @@ pub enum Fact {
     Stayed { interpreter: InterpreterId, run: RunId, instruction: u16, bytes: u64, busy: u64 },
     /// A task raised an exception.
     Raised { interpreter: InterpreterId, run: RunId, task: TaskId },
+    /// A task is fired again, for the `retry`th time, because its last attempt has failed.
+    Retried { run: RunId, task: TaskId, retry: u32 },
     /// An interpreter returned tasks that it had not begun.
     Returned { interpreter: InterpreterId, tasks: u32 },
     /// Work that `of` has held for too long was also fired at `interpreter`.

@@ -257,7 +257,11 @@ impl Summary {
                 let (asked, reached, met, why) = (*asked, *reached, *met, why.clone());
                 self.contract = Some(ContractSummary { asked, reached, met, why });
             }
-            Fact::Wanted { .. } | Fact::RecruitFailed { .. } | Fact::Returned { .. } | Fact::AskedBack { .. } => {}
+            Fact::Wanted { .. }
+            | Fact::RecruitFailed { .. }
+            | Fact::Returned { .. }
+            | Fact::Retried { .. }
+            | Fact::AskedBack { .. } => {}
             Fact::Delegated { interpreter, scope, until } => {
                 let delegated = (scope.clone(), *until);
                 self.of(*interpreter, |it| it.delegated = Some(delegated.clone()));

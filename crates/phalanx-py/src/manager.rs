@@ -9,7 +9,7 @@ use crate::policy::Words;
 use crate::tokens::{Packed, from_python, to_python};
 use bytes::Bytes;
 use phalanx_core::event::Outcome;
-use phalanx_core::flow::{Goal, Graph, MarkedData, Marks, RunOptions};
+use phalanx_core::flow::{Goal, Graph, MarkedData, Marks, Options, RunOptions};
 use phalanx_core::ids::{ProgramId, RunId};
 use phalanx_core::level::Level;
 use phalanx_net::address::Address;
@@ -28,6 +28,9 @@ use std::time::Duration;
 
 /// For each instruction, whether its input tokens and its output tokens are marked.
 type MarkedTokens = Vec<(bool, bool)>;
+
+/// For each instruction its timeout in seconds, its retries, and its priority. A missing entry means the default.
+type InstructionOptions = Vec<(Option<f64>, u32, i32)>;
 
 /// How often a wait checks for Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(100);
@@ -121,7 +124,8 @@ impl Manager {
     }
 
     /// Registers a program that is a chain of instructions. Takes the pickled tuple of their functions, whether it is marked,
-    /// and for each instruction whether its input and its output are marked.
+    /// for each instruction whether its input and its output are marked, and the options of each instruction.
+    #[pyo3(signature = (instructions, code, marked_code, marked_data, options=Vec::new()))]
     fn stage(
         &self,
         py: Python<'_>,
@@ -129,13 +133,16 @@ impl Manager {
         code: Vec<u8>,
         marked_code: bool,
         marked_data: MarkedTokens,
+        options: InstructionOptions,
     ) -> u32 {
-        let marks = to_marks(marked_code, marked_data);
-        py.detach(|| self.0.stage(Graph::chain(instructions), code.into(), marks).0)
+        let (marks, options) = (to_marks(marked_code, marked_data), to_options(options));
+        py.detach(|| self.0.stage(Graph::chain(instructions), code.into(), marks, options).0)
     }
 
     /// Registers a program that is a graph. Takes the targets of its tasks, its instructions, the pickled tuple of their
-    /// functions, and its marks.
+    /// functions, its marks, and the options of each instruction.
+    #[pyo3(signature = (entry, instructions, code, marked_code, marked_data, options=Vec::new()))]
+    #[expect(clippy::too_many_arguments)]
     fn stage_graph(
         &self,
         py: Python<'_>,
@@ -144,10 +151,11 @@ impl Manager {
         code: Vec<u8>,
         marked_code: bool,
         marked_data: MarkedTokens,
+        options: InstructionOptions,
     ) -> PyResult<u32> {
         let graph = to_graph(entry, instructions).map_err(|error| raise("ProgramError", error))?;
-        let marks = to_marks(marked_code, marked_data);
-        Ok(py.detach(|| self.0.stage(graph, code.into(), marks).0))
+        let (marks, options) = (to_marks(marked_code, marked_data), to_options(options));
+        Ok(py.detach(|| self.0.stage(graph, code.into(), marks, options).0))
     }
 
     fn forget(&self, py: Python<'_>, program: u32) {
@@ -190,8 +198,18 @@ impl Manager {
         py.detach(|| self.0.finish(RunId(run)));
     }
 
-    fn close_run(&self, py: Python<'_>, run: u32) {
-        py.detach(|| self.0.close_run(RunId(run)));
+    /// Cancels a task of a chain, and ends the interpreter that fires it. False: the task has an outcome already.
+    fn cancel(&self, py: Python<'_>, run: u32, task: u64) -> bool {
+        py.detach(|| self.0.cancel(RunId(run), task))
+    }
+
+    /// Closes a run. `stops`: interpreters that still fire its tasks after a moment are ended.
+    #[pyo3(signature = (run, stops=false))]
+    fn close_run(&self, py: Python<'_>, run: u32, stops: bool) {
+        py.detach(|| match stops {
+            true => self.0.stop_run(RunId(run)),
+            false => self.0.close_run(RunId(run)),
+        });
         release(py);
     }
 
@@ -297,6 +315,16 @@ fn to_marks(code: bool, data: MarkedTokens) -> Marks {
     Marks { code, data }
 }
 
+fn to_options(options: InstructionOptions) -> Vec<Options> {
+    let timeout = |seconds: f64| Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
+    let options = options.into_iter().map(|(seconds, retries, priority)| Options {
+        timeout: seconds.and_then(timeout),
+        retries,
+        priority,
+    });
+    options.collect()
+}
+
 /// Runs work that may wait for other machines in a thread of its own, so that Ctrl-C is noticed meanwhile.
 pub fn interruptibly<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
     let (sender, mut done) = channel();
@@ -322,6 +350,10 @@ fn outcome_to_python(py: Python<'_>, run: RunId, outcome: Outcome) -> PyResult<B
         Outcome::Results { first, tokens } => (run.0, "results", first, to_python(py, tokens)?).into_pyobject(py)?,
         Outcome::Raised { task, error, by } => (run.0, "raised", task, (region(error)?, by)).into_pyobject(py)?,
         Outcome::Culprit { task, bytes, killed } => (run.0, "culprit", task, (bytes, killed)).into_pyobject(py)?,
+        Outcome::TimedOut { task, timeout, attempts, by } => {
+            (run.0, "timed_out", task, (timeout.as_secs_f64(), attempts, by)).into_pyobject(py)?
+        }
+        Outcome::Cancelled { task } => (run.0, "cancelled", task, py.None()).into_pyobject(py)?,
         Outcome::Unmet { asked, reached, why } => (run.0, "unmet", 0, (asked, reached, why)).into_pyobject(py)?,
         Outcome::Abandoned { losses, recruited } => {
             (run.0, if recruited { "abandoned" } else { "unrecruited" }, 0, losses).into_pyobject(py)?

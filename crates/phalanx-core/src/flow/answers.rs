@@ -36,6 +36,7 @@ impl Engine {
                 self.on_failed(now, id, firing, body, Duration::from_nanos(busy))
             }
             FromInterpreter::Returned { firing, kept } => self.on_returned(now, id, firing, kept),
+            FromInterpreter::Stop { firing, token } => self.on_stop(now, id, firing, token),
         };
         if let Err(error) = understood {
             self.commands.push_back(Command::Dismiss { id });
@@ -114,7 +115,8 @@ impl Engine {
         match program.graph.next(work.instruction) {
             Some(next) => {
                 program.paces[usize::from(next)].weighed(tokens.count(), bytes);
-                self.repository.prepend(Work::new(work.run, next, work.task, tokens));
+                let work = program.work(work.run, next, work.task, tokens);
+                self.put_aside_cancelled(work, |engine, work| engine.repository.prepend(work));
             }
             None => self.settle(work.run, work.task, Outcome::Results { first: work.task, tokens }),
         }
@@ -135,7 +137,7 @@ impl Engine {
         }
         self.win(race);
         let by = self.interpreters[&id].name.clone();
-        if let Some(task) = self.task_of(&works[0]) {
+        if let Some(task) = self.tried_enough(&works[0]).then(|| self.task_of(&works[0])).flatten() {
             self.record(Fact::Raised { interpreter: id, run: works[0].run, task });
             self.settle(works[0].run, task, Outcome::Raised { task, error, by });
         }

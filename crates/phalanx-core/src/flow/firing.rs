@@ -49,7 +49,7 @@ impl Engine {
         }
         let marked = program.marks.of(work.instruction);
         // Suspect work may kill its interpreter, so it is fired one instruction at a time.
-        let follow = if work.is_suspect() { Vec::new() } else { program.graph.follow(work.instruction) };
+        let follow = if work.is_suspect() { Vec::new() } else { program.follow(work.instruction) };
         let mark =
             |number: &u16| Follow { instruction: *number, gives: marks::of_tokens(program.marks.of(*number).gives) };
         let firing = FiringId(self.next_firing);
@@ -74,6 +74,7 @@ impl Engine {
                 first,
                 count,
                 slice: SLICE.as_nanos() as u64,
+                timeout: program.options(work.instruction).timeout_on_wire(),
                 groups,
                 takes: marks::of_tokens(marked.takes),
                 gives: marks::of_tokens(marked.gives),
@@ -98,6 +99,7 @@ impl Engine {
             stages,
             race: Race::Alone,
             asked_back: None,
+            stop_at: None,
             work,
         });
         self.record(Fact::Fired { interpreter: id, run, instruction, tasks, bytes });

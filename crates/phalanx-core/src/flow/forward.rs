@@ -156,7 +156,7 @@ impl Engine {
             return Ok(());
         }
         if size == 0 {
-            new.push(Work::group(run_id, program.graph.join(fan), of, tokens));
+            new.push(program.group(run_id, program.graph.join(fan), of, tokens));
             return Ok(());
         }
         let mut first = groups.split(fan, of, size, tokens.bytes());
@@ -198,23 +198,23 @@ impl Engine {
             self.settle(run, first, Outcome::Results { first, tokens });
             return Ok(());
         };
-        let pace = &mut program.paces[usize::from(instruction)];
+        let number = usize::from(instruction);
         match program.graph.instruction(instruction).takes {
             Takes::Token => {
-                pace.weighed(tokens.count(), tokens.bytes());
-                new.push(Work::new(run, instruction, first, tokens));
+                program.paces[number].weighed(tokens.count(), tokens.bytes());
+                new.push(program.work(run, instruction, first, tokens));
             }
             Takes::Parts { fan } => {
                 if let Some((of, parts)) = groups.put_part(fan, first, tokens) {
-                    pace.weighed(1, parts.bytes());
-                    new.push(Work::group(run, instruction, of, parts));
+                    program.paces[number].weighed(1, parts.bytes());
+                    new.push(program.group(run, instruction, of, parts));
                 }
             }
             Takes::Inputs { .. } => {
-                for (number, token) in (first..).zip(tokens.cut((0..tokens.count()).map(|_| 1))?) {
-                    if let Some(inputs) = groups.put_input(instruction, slot, number, token) {
-                        pace.weighed(1, inputs.bytes());
-                        new.push(Work::group(run, instruction, number, inputs));
+                for (of, token) in (first..).zip(tokens.cut((0..tokens.count()).map(|_| 1))?) {
+                    if let Some(inputs) = groups.put_input(instruction, slot, of, token) {
+                        program.paces[number].weighed(1, inputs.bytes());
+                        new.push(program.group(run, instruction, of, inputs));
                     }
                 }
             }

@@ -129,14 +129,8 @@ impl Graph {
         (usize::from(instruction) + 1 < self.len()).then_some(instruction + 1)
     }
 
-    /// The instructions that can be fired one after the other on the output of this one, where it stays. Each takes the
-    /// only token that the one before it gives, and is the only one to take it.
-    pub fn follow(&self, instruction: u16) -> Vec<u16> {
-        let next = |number: &u16| self.follower(*number);
-        std::iter::successors(next(&instruction), next).take(MOST_FOLLOW).collect()
-    }
-
-    /// The first of these.
+    /// The instruction that can be fired on the output of this one, where it stays: it takes the only token that this one
+    /// gives, and is the only one to take it.
     pub fn follower(&self, number: u16) -> Option<u16> {
         let giver = self.instruction(number);
         let [Target::Instruction { instruction, .. }] = giver.on[..] else { return None };

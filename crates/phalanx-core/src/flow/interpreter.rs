@@ -46,6 +46,8 @@ pub struct Firing {
     pub race: Race,
     /// When the interpreter was asked to return the tasks that it has not begun.
     pub asked_back: Option<Duration>,
+    /// Its run was closed: when its interpreter is ended with it, if it is still being fired.
+    pub stop_at: Option<Duration>,
 }
 
 impl Firing {

@@ -53,8 +53,11 @@ impl Engine {
         if !self.runs.contains_key(&work.run) {
             return;
         }
-        if work.deaths < KILLS && work.killed.len() < LOSSES {
-            return self.repository.prepend(work);
+        if work.deaths < KILLS && work.killed.len() < LOSSES * (work.failures as usize + 1) {
+            return self.put_aside_cancelled(work, |engine, work| engine.repository.prepend(work));
+        }
+        if !self.tried_enough(&work) {
+            return; // it is tried again
         }
         let Some(task) = self.task_of(&work) else { return };
         let (tokens, _) = work.tokens.slice(work.start, work.tokens.count().min(1));

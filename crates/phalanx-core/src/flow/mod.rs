@@ -15,6 +15,7 @@ mod groups;
 mod interpreter;
 mod losses;
 mod marks;
+mod options;
 mod pace;
 mod program;
 mod repository;
@@ -22,6 +23,7 @@ mod run;
 mod share;
 mod silence;
 mod staff;
+mod stopping;
 mod straggler;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,7 @@ mod watch;
 pub use contract::Goal;
 pub use graph::{Graph, GraphError, Instruction, Takes, Target};
 pub use marks::{MarkedData, Marks};
+pub use options::Options;
 pub use run::RunOptions;
 pub use view::{InterpreterView, RunView, View};
 
@@ -45,7 +48,7 @@ use groups::Groups;
 use interpreter::Interpreter;
 use pace::Pace;
 use program::Program;
-use repository::{Repository, Work};
+use repository::Repository;
 use run::Run;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -136,7 +139,7 @@ impl Engine {
     pub fn stage(&mut self, graph: Graph, code: Bytes) -> ProgramId {
         let id = ProgramId(self.new_name());
         let (paces, parts) = (vec![Pace::default(); graph.len()], vec![0.0; graph.fans()]);
-        self.programs.insert(id, Program { graph, code, marks: Marks::default(), paces, parts });
+        self.programs.insert(id, Program { graph, code, marks: Marks::default(), options: Vec::new(), paces, parts });
         id
     }
 
@@ -144,6 +147,13 @@ impl Engine {
     pub fn mark(&mut self, program: ProgramId, marks: Marks) {
         if let Some(program) = self.programs.get_mut(&program) {
             program.marks = marks;
+        }
+    }
+
+    /// Sets the options of a program's instructions, before it is run.
+    pub fn set_options(&mut self, program: ProgramId, options: Vec<Options>) {
+        if let Some(program) = self.programs.get_mut(&program) {
+            program.options = options;
         }
     }
 
@@ -188,7 +198,7 @@ impl Engine {
             let program = self.programs.get_mut(&run.program).expect("programs outlive their runs");
             program.paces[0].weighed(tasks.count(), tasks.bytes());
             let first = run.feed(now, tasks.count());
-            self.repository.append(Work::new(run_id, 0, first, tasks));
+            self.repository.append(program.work(run_id, 0, first, tasks));
         }
         self.fire(now);
         Ok(())
@@ -256,6 +266,7 @@ impl Engine {
             self.look(now);
             self.keep_contract(now);
         }
+        self.stop_what_is_closed(now);
         self.release_idle_leavers();
         if now.saturating_sub(self.last_beat) >= BEAT {
             self.last_beat = now;
@@ -273,6 +284,7 @@ impl Engine {
 
     fn settle(&mut self, run_id: RunId, first: u64, outcome: Outcome) {
         let Some(run) = self.runs.get_mut(&run_id) else { return };
+        run.cancelled.retain(|task| !(first..first + u64::from(outcome.tasks())).contains(task));
         let commands = &mut self.commands;
         run.settle(first, outcome, |outcome| {
             commands.push_back(Command::Record(Fact::Delivered { run: run_id, tasks: outcome.tasks() }));

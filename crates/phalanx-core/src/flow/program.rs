@@ -2,7 +2,11 @@
 
 use super::graph::{Graph, MOST_FOLLOW};
 use super::marks::Marks;
+use super::options::Options;
 use super::pace::Pace;
+use super::repository::Work;
+use crate::ids::{RunId, TaskId};
+use crate::wire::Tokens;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -11,6 +15,8 @@ pub struct Program {
     pub graph: Graph,
     pub code: Bytes,
     pub marks: Marks,
+    /// One entry per instruction. A missing entry means the default.
+    pub options: Vec<Options>,
     /// One entry per instruction.
     pub paces: Vec<Pace>,
     /// For each fan, the number of parts that a token is split into, as a moving average.
@@ -18,6 +24,21 @@ pub struct Program {
 }
 
 impl Program {
+    /// The options of an instruction.
+    pub fn options(&self, instruction: u16) -> Options {
+        self.options.get(usize::from(instruction)).copied().unwrap_or_default()
+    }
+
+    /// Work for all of `tokens`, for the tasks from `task` on.
+    pub fn work(&self, run: RunId, instruction: u16, task: TaskId, tokens: Tokens) -> Work {
+        Work { priority: self.options(instruction).priority, ..Work::new(run, instruction, task, tokens) }
+    }
+
+    /// Work for all `tokens` together, for the task `number`.
+    pub fn group(&self, run: RunId, instruction: u16, number: u64, tokens: Tokens) -> Work {
+        Work { priority: self.options(instruction).priority, ..Work::group(run, instruction, number, tokens) }
+    }
+
     /// The time and bytes that a task needs on its way to its result.
     pub fn whole(&self) -> Pace {
         let tokens = |number: usize| self.tokens(self.graph.instruction(number as u16).fan);
@@ -35,10 +56,23 @@ impl Program {
         self.path(instruction).estimate(tokens)
     }
 
+    /// The instructions that may be fired one after the other on the output of this one, where it stays.
+    pub fn follow(&self, instruction: u16) -> Vec<u16> {
+        let next = |number: &u16| self.follower(*number);
+        std::iter::successors(next(&instruction), next).take(MOST_FOLLOW).collect()
+    }
+
+    /// The first of these. An instruction with a timeout or retries neither follows another one nor is followed, so
+    /// that it is clear which one is late or has failed.
+    fn follower(&self, number: u16) -> Option<u16> {
+        let apart = |number: &u16| self.options(*number).stands_alone();
+        self.graph.follower(number).filter(|next| !apart(&number) && !apart(next))
+    }
+
     /// An instruction together with those that follow it at the same interpreter.
     fn path(&self, instruction: u16) -> Pace {
         let pace = |number: u16| &self.paces[usize::from(number)];
-        let next = |number: &u16| self.graph.follower(*number).filter(|_| pace(*number).gives_heavy());
+        let next = |number: &u16| self.follower(*number).filter(|_| pace(*number).gives_heavy());
         let path = std::iter::successors(Some(instruction), next).take(MOST_FOLLOW + 1);
         Pace::path(path.map(pace))
     }

@@ -2,7 +2,8 @@
 
 use crate::ids::{RunId, TaskId};
 use crate::wire::Tokens;
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The number of parts that work is cut into after an interpreter was lost firing it.
@@ -23,6 +24,12 @@ pub struct Work {
     pub is_group: bool,
     /// In a graph: the first task that it came from. Work is ordered by it.
     pub rank: TaskId,
+    /// Work of a higher priority is fired first.
+    pub priority: i32,
+    /// How many attempts have ended in an exception, a timeout, or as the culprit.
+    pub failures: u32,
+    /// Whether it was late somewhere. Then it is not fired at two interpreters at once, which would go on for ever.
+    pub was_late: bool,
     /// Interpreters that were lost while they fired it.
     pub killed: Vec<String>,
     /// The number of these that died. The others fell silent, which may have been the network's fault.
@@ -43,6 +50,9 @@ impl Work {
             count,
             is_group: false,
             rank: task,
+            priority: 0,
+            failures: 0,
+            was_late: false,
             killed: Vec::new(),
             deaths: 0,
         }
@@ -74,38 +84,45 @@ impl Work {
     }
 }
 
-/// Work in firing order. Work of tasks that are further on, or of lost interpreters, precedes new work.
+/// Work in firing order. Work of a higher priority comes first. Within a priority, work of tasks that are further on, or
+/// of lost interpreters, precedes new work.
 #[derive(Debug, Clone, Default)]
 pub struct Repository {
-    works: VecDeque<Work>,
+    /// The work of each priority. No queue is empty.
+    works: BTreeMap<Reverse<i32>, VecDeque<Work>>,
 }
 
 impl Repository {
-    /// Adds new tasks behind all other work.
-    pub fn append(&mut self, work: Work) {
-        self.works.push_back(work);
+    fn queue(&mut self, priority: i32) -> &mut VecDeque<Work> {
+        self.works.entry(Reverse(priority)).or_default()
     }
 
-    /// Adds work of tasks that are under way, before all other work. So tasks are finished before others begin, and
-    /// memory stays bounded.
+    /// Adds new tasks behind all other work of their priority.
+    pub fn append(&mut self, work: Work) {
+        self.queue(work.priority).push_back(work);
+    }
+
+    /// Adds work of tasks that are under way, before all other work of its priority. So tasks are finished before others
+    /// begin, and memory stays bounded.
     pub fn prepend(&mut self, work: Work) {
-        self.works.push_front(work);
+        self.queue(work.priority).push_front(work);
     }
 
     /// Adds work of one run. It goes before work of later tasks, so that tasks finish in order. It also goes before
     /// work of the same task, because it is further on, unless `behind` is set.
     pub fn insert(&mut self, works: Vec<Work>, behind: bool) {
-        let Some((run, rank)) = works.iter().map(|work| (work.run, work.rank)).min() else { return };
-        let goes_before = |other: &&Work| other.run == run && (other.rank < rank || behind && other.rank == rank);
-        let place = self.works.iter().take_while(goes_before).count();
-        let before: Vec<Work> = self.works.drain(..place).collect();
-        before.into_iter().chain(works).rev().for_each(|work| self.works.push_front(work));
+        let mut by_priority: BTreeMap<i32, Vec<Work>> = BTreeMap::new();
+        works.into_iter().for_each(|work| by_priority.entry(work.priority).or_default().push(work));
+        for (priority, works) in by_priority {
+            insert(self.queue(priority), works, behind);
+        }
     }
 
     /// Takes the next work, cut to at most `most(&work)` tokens. Suspect work is cut into small parts, and after a
     /// second loss into single tasks, so that the culprit is found and the others are cleared.
     pub fn take(&mut self, most: impl Fn(&Work) -> u32) -> Option<Work> {
-        let next = self.works.front_mut()?;
+        let mut queue = self.works.first_entry()?;
+        let next = queue.get_mut().front_mut()?;
         let most = match next.killed.len() {
             0 => most(next),
             1 => (next.count / PARTS).max(1),
@@ -114,22 +131,53 @@ impl Repository {
         if next.count > most {
             return Some(next.split_off(most));
         }
-        self.works.pop_front()
+        let work = queue.get_mut().pop_front();
+        if queue.get().is_empty() {
+            queue.remove();
+        }
+        work
+    }
+
+    /// Takes the work of one task of a chain out; `None`: it is not here.
+    pub fn take_task(&mut self, run: RunId, task: TaskId) -> Option<Work> {
+        for queue in self.works.values_mut() {
+            let holds = |work: &Work| work.run == run && (work.task..work.task + u64::from(work.count)).contains(&task);
+            let Some(place) = queue.iter().position(holds) else { continue };
+            let mut behind = queue.remove(place)?;
+            let before = behind.split_off((task - behind.task) as u32);
+            let taken = behind.split_off(1);
+            for rest in [behind, before].into_iter().filter(|work| work.count > 0) {
+                queue.insert(place, rest);
+            }
+            self.works.retain(|_, queue| !queue.is_empty());
+            return Some(taken);
+        }
+        None
     }
 
     /// Drops all work of a run.
     pub fn drop_run(&mut self, run: RunId) {
-        self.works.retain(|work| work.run != run);
+        self.works.values_mut().for_each(|queue| queue.retain(|work| work.run != run));
+        self.works.retain(|_, queue| !queue.is_empty());
     }
 
     /// All work, for tests.
     #[cfg(test)]
     pub fn works(&self) -> impl Iterator<Item = &Work> {
-        self.works.iter()
+        self.works.values().flatten()
     }
 
     /// The work to fire next.
     pub fn next(&self) -> Option<&Work> {
-        self.works.front()
+        self.works.first_key_value().and_then(|(_, queue)| queue.front())
     }
+}
+
+/// Adds work of one run and one priority to its queue, as [`Repository::insert`] says.
+fn insert(queue: &mut VecDeque<Work>, works: Vec<Work>, behind: bool) {
+    let Some((run, rank)) = works.iter().map(|work| (work.run, work.rank)).min() else { return };
+    let goes_before = |other: &&Work| other.run == run && (other.rank < rank || behind && other.rank == rank);
+    let place = queue.iter().take_while(goes_before).count();
+    let before: Vec<Work> = queue.drain(..place).collect();
+    before.into_iter().chain(works).rev().for_each(|work| queue.push_front(work));
 }

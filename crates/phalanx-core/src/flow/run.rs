@@ -4,7 +4,7 @@ use super::groups::Groups;
 use super::pace::Pace;
 use crate::event::Outcome;
 use crate::ids::{ProgramId, TaskId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Limit on the tasks of a run between being taken from the stream and having their results read, unless the spare
@@ -41,6 +41,8 @@ pub struct Run {
     /// Tokens that wait for others. A chain has none.
     pub groups: Option<Groups>,
     options: RunOptions,
+    /// Tasks in flight that are not wanted any more and have no outcome yet.
+    pub cancelled: BTreeSet<TaskId>,
     pub opened: Duration,
     fed: TaskId,
     settled: u64,
@@ -62,6 +64,7 @@ impl Run {
             program,
             groups,
             options,
+            cancelled: BTreeSet::new(),
             opened,
             fed: 0,
             settled: 0,

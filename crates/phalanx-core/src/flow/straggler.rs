@@ -167,7 +167,11 @@ impl Engine {
         });
         // Suspect work may kill any interpreter that fires it, so only one fires it at a time.
         let may = |firing: &Firing| {
-            firing.race == Race::Alone && firing.more.is_empty() && !firing.work.is_group && !firing.work.is_suspect()
+            firing.race == Race::Alone
+                && firing.more.is_empty()
+                && !firing.work.is_group
+                && !firing.work.is_suspect()
+                && !firing.work.was_late
         };
         let late = late.filter(|(_, firing, ..)| may(firing) && self.waits_for_stragglers(firing.work.run));
         let straggler = |(holder, firing, waited, answers): (InterpreterId, &Firing, Duration, Option<Duration>)| {
@@ -213,6 +217,7 @@ impl Engine {
         let Race::Against(other, firing) = race else { return };
         self.set_race(other, firing, Race::Alone);
         if let Some(firing) = self.firing_mut(other, firing) {
+            firing.work.was_late |= work.was_late;
             firing.work.deaths += work.deaths;
             firing.work.killed.extend(work.killed);
         }

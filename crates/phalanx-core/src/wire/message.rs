@@ -24,7 +24,8 @@ pub enum ToInterpreter {
     /// Fire one instruction of a program on each of the tokens `first .. first + count` of the body. If there are
     /// `groups`, fire it on groups of these sizes, which add up to `count` and the tokens that came ahead. After
     /// `slice` nanoseconds the interpreter returns the tokens that it has not begun. `takes` and `gives` are the marks
-    /// of the tokens and of the answers. A heavy output may stay at the interpreter: then the next instruction of
+    /// of the tokens and of the answers. After `timeout` nanoseconds on one token, the interpreter asks to be ended; 0:
+    /// never. A heavy output may stay at the interpreter: then the next instruction of
     /// `follow` is fired on it at once.
     Fire {
         firing: FiringId,
@@ -34,6 +35,7 @@ pub enum ToInterpreter {
         first: u32,
         count: u32,
         slice: u64,
+        timeout: u64,
         groups: Vec<u32>,
         takes: Mark,
         gives: Mark,
@@ -41,6 +43,9 @@ pub enum ToInterpreter {
     },
     /// Return the tokens of the firing that have not begun, at once, even from behind a token that takes long.
     GiveUp { firing: FiringId },
+    /// Token number `token` of the firing is not wanted any more; `u32::MAX`: none of them is. If it is being fired, the
+    /// interpreter asks to be ended ([`FromInterpreter::Stop`]). Tokens of the firing that have not begun are returned.
+    Cancel { firing: FiringId, token: u32 },
     /// This many bytes of the interpreter's printed output were shown.
     Shown { bytes: u32 },
     /// Heartbeat of the manager.
@@ -87,6 +92,7 @@ impl ToInterpreter {
             ToInterpreter::Ahead { takes, .. } | ToInterpreter::Fire { takes, .. } => *takes,
             ToInterpreter::Forget { .. }
             | ToInterpreter::GiveUp { .. }
+            | ToInterpreter::Cancel { .. }
             | ToInterpreter::Shown { .. }
             | ToInterpreter::Beat
             | ToInterpreter::Delegation => Mark::None,
@@ -116,6 +122,9 @@ pub enum FromInterpreter {
     /// other interpreters can take them. A firing that waits behind others is returned as a whole, before those are
     /// answered.
     Returned { firing: FiringId, kept: u32 },
+    /// Token number `token` of the firing is being fired, and only the end of the interpreter ends that: it has run for
+    /// longer than its timeout, or it was cancelled.
+    Stop { firing: FiringId, token: u32 },
     /// The next bytes of printed output, in the body, at most [`super::PRINTED`].
     Printed { kind: Kind },
     /// Heartbeat of the interpreter.

@@ -117,6 +117,7 @@ fn a_message_comes_back_as_it_was_sent() {
         first: 0,
         count: 3,
         slice: 20_000_000,
+        timeout: 0,
         takes: Mark::Data,
         gives: Mark::None,
         groups: Vec::new(),

@@ -12,6 +12,10 @@ use phalanx_net::link::{Link, Reader};
 use phalanx_net::sync::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Shortest time between two looks at the clock of a token.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// What both threads that read the link share.
 pub struct Inbox {
@@ -56,6 +60,7 @@ impl Inbox {
     pub fn push(&self, link: &Link, frame: Frame) {
         match decode(&frame.header) {
             Ok(ToInterpreter::GiveUp { firing }) => self.give_back(link, firing),
+            Ok(ToInterpreter::Cancel { firing, token }) => self.cancel(link, firing, token),
             Ok(ToInterpreter::Beat) => {}
             Ok(ToInterpreter::Shown { bytes }) => self.output.shown(bytes),
             Ok(ToInterpreter::Delegation) => delegated::receive(&frame.body),
@@ -79,6 +84,39 @@ impl Inbox {
         }
     }
 
+    /// Gives back what was not begun. If the cancelled token is being fired, asks to be ended.
+    fn cancel(&self, link: &Link, firing: FiringId, token: u32) {
+        self.give_back(link, firing);
+        let queue = lock(&self.queue);
+        let running = queue.running.as_ref().filter(|running| running.firing == firing);
+        // Python's thread is about to begin the first token, if it has not.
+        let at = running.map(|running| running.at().unwrap_or_default());
+        if let Some(at) = at.filter(|at| token == u32::MAX || token == *at) {
+            stop(link, firing, at);
+            drop(queue);
+            link.flush_heads();
+        }
+    }
+
+    /// Asks to be ended if the token that is being fired is late. Returns when to look again; `None`: nothing is fired that
+    /// has a timeout.
+    pub fn look_at_clock(&self, link: &Link) -> Option<Duration> {
+        // The lock is held so that the firing does not end meanwhile.
+        let queue = lock(&self.queue);
+        let running = queue.running.as_ref()?;
+        let timeout = running.timeout()?;
+        match (running.left(), running.at()) {
+            (Some(left), Some(at)) if left.is_zero() => {
+                running.pause(); // it is told once
+                stop(link, running.firing, at);
+                drop(queue);
+                link.flush_heads();
+                Some(timeout)
+            }
+            (left, _) => Some(left.unwrap_or(timeout).max(SHORTEST)),
+        }
+    }
+
     /// The firing that the interpreter works on.
     pub fn running(&self) -> Option<Running> {
         lock(&self.queue).running.clone()
@@ -90,6 +128,11 @@ impl Inbox {
         let running = lock(&self.queue).running.take()?;
         Some((running.firing, running.give_back()?))
     }
+}
+
+/// Says that only the end of this process ends the token that it is at. [`Link::flush_heads`] must follow.
+fn stop(link: &Link, firing: FiringId, token: u32) {
+    link.queue_ahead(encode(&FromInterpreter::Stop { firing, token }, 0));
 }
 
 impl Queue {
@@ -105,9 +148,10 @@ impl Queue {
             ToInterpreter::Ahead { firing, shape, .. } => {
                 self.ahead = Some((*firing, before.saturating_add(shape.count())));
             }
-            ToInterpreter::Fire { firing, count, groups, .. } => {
+            ToInterpreter::Fire { firing, count, groups, timeout, .. } => {
                 let tokens = if groups.is_empty() { before.saturating_add(*count) } else { groups.len() as u32 };
-                (self.ahead, self.running) = (None, Some(Running::new(*firing, tokens)));
+                let running = Running::new(*firing, tokens).with_timeout(Duration::from_nanos(*timeout));
+                (self.ahead, self.running) = (None, Some(running));
             }
             _ => {}
         }

@@ -5,6 +5,7 @@
 //! however long the user's code holds the GIL. While Python waits for a message, Python's thread reads itself, which saves a
 //! thread switch.
 
+mod clock;
 mod inbox;
 mod marks;
 
@@ -15,6 +16,7 @@ use crate::interpreter::{self, Begin, end_process};
 use crate::printing::Printing;
 use crate::turn::Running;
 use bytes::Bytes;
+use clock::Clock;
 use inbox::Inbox;
 use marks::Marks;
 use phalanx_core::ids::{FiringId, ProgramId};
@@ -24,7 +26,7 @@ use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_net::sync::lock;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -150,6 +152,8 @@ pub struct InterpreterLink {
     inbox: Arc<Inbox>,
     output: Arc<dyn Output>,
     marks: Mutex<Marks>,
+    /// Set once a firing has a timeout.
+    clock: OnceLock<Clock>,
     /// The number of this process. It tells it from a fork made by the user's code.
     pid: u32,
 }
@@ -176,7 +180,8 @@ impl InterpreterLink {
 
     fn new(link: Arc<Link>, reader: Reader, output: Arc<dyn Output>) -> InterpreterLink {
         let inbox = Arc::new(Inbox::new(reader, output.clone()));
-        InterpreterLink { link, inbox, output, marks: Mutex::default(), pid: std::process::id() }
+        let (marks, clock) = (Mutex::default(), OnceLock::new());
+        InterpreterLink { link, inbox, output, marks, clock, pid: std::process::id() }
     }
 
     /// The next message, once there is one. The process ends if its link does.
@@ -223,6 +228,7 @@ impl InterpreterLink {
         Ok(Some(match message {
             ToInterpreter::Beat
             | ToInterpreter::GiveUp { .. }
+            | ToInterpreter::Cancel { .. }
             | ToInterpreter::Shown { .. }
             | ToInterpreter::Delegation => return Ok(None),
             ToInterpreter::Stage { program, mark } => {
@@ -243,6 +249,7 @@ impl InterpreterLink {
                 first,
                 count,
                 slice,
+                timeout,
                 groups,
                 takes,
                 gives,
@@ -250,11 +257,34 @@ impl InterpreterLink {
             } => {
                 let fails = lock(&self.marks).begin(program, takes, gives, &follow, self.link.levels());
                 self.output.raise(fails);
+                if timeout > 0 {
+                    self.begin_clock(Duration::from_nanos(timeout));
+                }
                 let (tokens, slice) = (tokens(shape, body)?, Duration::from_nanos(slice));
                 let follow = follow.iter().map(|it| it.instruction).collect();
                 Incoming::Fire(Firing { firing, program, instruction, tokens, first, count, slice, groups, follow })
             }
         }))
+    }
+
+    /// Watches the time of a firing's tokens. Without a thread for it, there are no timeouts, and that is no reason to fail.
+    fn begin_clock(&self, timeout: Duration) {
+        if self.clock.get().is_none()
+            && let Ok(clock) = Clock::start(self.link.clone(), self.inbox.clone())
+        {
+            let _ = self.clock.set(clock);
+        }
+        if let Some(clock) = self.clock.get() {
+            clock.begin(timeout);
+        }
+    }
+
+    /// Stops the clock of the token that is being fired, because it is answered. Returns its firing, and how long it ran.
+    fn pause_clock(&self) -> Option<(Running, Duration)> {
+        self.clock.get()?;
+        let running = self.inbox.running()?;
+        let ran = running.pause();
+        Some((running, ran))
     }
 
     /// Sends the results of the firing's next tokens, with the mark of the last instruction that was fired on them. `busy` is
@@ -271,6 +301,7 @@ impl InterpreterLink {
         stayed: Vec<Stayed>,
         busy: u64,
     ) -> Result<(), LinkError> {
+        self.pause_clock();
         let spent = self.link.counters().levels.iter().map(|spent| spent.protection.load(Ordering::Relaxed));
         let (protection, shape) = (spent.sum(), results.shape().clone());
         let gives = lock(&self.marks).given(stayed.len());
@@ -283,8 +314,13 @@ impl InterpreterLink {
     ///
     /// If the link has ended.
     pub fn ahead(&self, firing: FiringId, parts: &Tokens, stayed: usize) -> Result<(), LinkError> {
+        let paused = self.pause_clock();
         let gives = lock(&self.marks).given(stayed);
-        self.send(gives, &FromInterpreter::Ahead { firing, shape: parts.shape().clone() }, parts)
+        let sent = self.send(gives, &FromInterpreter::Ahead { firing, shape: parts.shape().clone() }, parts);
+        if let Some((running, ran)) = paused {
+            running.resume(ran);
+        }
+        sent
     }
 
     fn send(&self, gives: Mark, message: &FromInterpreter, tokens: &Tokens) -> Result<(), LinkError> {
@@ -302,6 +338,7 @@ impl InterpreterLink {
     /// If the link has ended.
     pub fn failed(&self, firing: FiringId, error: Vec<u8>, busy: u64) -> Result<(), LinkError> {
         self.end_fork();
+        self.pause_clock();
         let start = encode(&FromInterpreter::Failed { firing, busy }, error.len() as u64);
         let fails = lock(&self.marks).fails();
         self.output.drain();

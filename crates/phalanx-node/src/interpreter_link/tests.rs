@@ -60,6 +60,10 @@ impl Manager {
 }
 
 fn fire(firing: FiringId, count: u32) -> ToInterpreter {
+    fire_for(firing, count, Duration::ZERO)
+}
+
+fn fire_for(firing: FiringId, count: u32, timeout: Duration) -> ToInterpreter {
     ToInterpreter::Fire {
         firing,
         program: PROGRAM,
@@ -68,6 +72,7 @@ fn fire(firing: FiringId, count: u32) -> ToInterpreter {
         first: 0,
         count,
         slice: 1_000_000,
+        timeout: timeout.as_nanos() as u64,
         groups: Vec::new(),
         takes: Mark::None,
         gives: Mark::None,
@@ -141,6 +146,65 @@ fn tokens_that_were_not_begun_are_given_back_while_the_users_code_runs() {
         manager.link.close();
         assert!(matches!(attending.join().expect("ends"), Ending::Link(_)));
     });
+}
+
+#[test]
+fn the_token_that_is_fired_stops_when_it_is_cancelled_and_no_other_one() {
+    let (mut manager, own, _) = conversation();
+    manager.fire(FIRING, 5);
+    next_firing(&own);
+    let running = own.running().expect("a firing runs");
+    assert!(running.begin() && running.begin());
+    thread::scope(|scope| {
+        scope.spawn(|| attend(&own.link, &own.inbox, SILENCE));
+        // This one is done, and those that were not begun go back.
+        manager.tell(&ToInterpreter::Cancel { firing: FIRING, token: 0 }, b"");
+        assert_eq!(manager.hear().0, FromInterpreter::Returned { firing: FIRING, kept: 2 });
+        for token in [1, u32::MAX] {
+            manager.tell(&ToInterpreter::Cancel { firing: FIRING, token }, b"");
+            assert_eq!(manager.hear().0, FromInterpreter::Stop { firing: FIRING, token: 1 });
+        }
+        // What is over, and what was never sent, says nothing: the next answer is that to the last message.
+        own.end_firing();
+        manager.tell(&ToInterpreter::Cancel { firing: FIRING, token: 1 }, b"");
+        manager.tell(&ToInterpreter::Cancel { firing: NEXT, token: 0 }, b"");
+        manager.fire(NEXT, 1);
+        manager.tell(&ToInterpreter::Cancel { firing: NEXT, token: 0 }, b"");
+        assert_eq!(manager.hear().0, FromInterpreter::Returned { firing: NEXT, kept: 0 });
+        manager.link.close();
+    });
+}
+
+#[test]
+fn a_late_token_stops_once_and_those_in_time_do_not() {
+    let (mut manager, own, _) = conversation();
+    manager.tell(&fire_for(FIRING, 3, LONG), b"[...]");
+    manager.tell(&fire_for(NEXT, 3, Duration::from_millis(30)), b"[...]");
+    next_firing(&own);
+    assert!(own.running().is_some_and(|running| running.begin()));
+    own.end_firing();
+    next_firing(&own);
+    let running = own.running().expect("a firing runs");
+    assert!(running.begin() && running.begin());
+    assert_eq!(manager.hear().0, FromInterpreter::Stop { firing: NEXT, token: 1 });
+    assert_eq!(running.left(), None, "it is told once");
+}
+
+#[test]
+fn the_clock_stands_while_an_answer_is_sent() {
+    let (manager, own, _) = conversation();
+    manager.tell(&fire_for(FIRING, 2, LONG), b"[...]");
+    next_firing(&own);
+    let running = own.running().expect("a firing runs");
+    assert!(running.begin() && running.left().is_some());
+    let part = Tokens::packed(1, Bytes::from_static(b"[a]"));
+    own.ahead(FIRING, &part, 0).expect("is sent");
+    assert!(running.left().is_some(), "the token goes on after its first parts");
+    own.fired(FIRING, &part, vec![], vec![], 1).expect("is sent");
+    assert_eq!(running.left(), None, "it is done");
+    assert!(running.begin() && running.left().is_some());
+    own.failed(FIRING, b"error".to_vec(), 1).expect("is sent");
+    assert_eq!(running.left(), None);
 }
 
 #[test]

@@ -17,8 +17,8 @@ use crate::recruit::{LASTS, Recruit, RecruitError, Source};
 use bytes::Bytes;
 use phalanx_core::error::WireError;
 use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
-use phalanx_core::flow::{Config, Engine, Goal, Graph, Marks, RunOptions, View};
-use phalanx_core::ids::{InterpreterId, ProgramId, RunId};
+use phalanx_core::flow::{Config, Engine, Goal, Graph, Marks, Options as FiringOptions, RunOptions, View};
+use phalanx_core::ids::{InterpreterId, ProgramId, RunId, TaskId};
 use phalanx_core::level::Agreed;
 use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode, encode_body};
 use phalanx_net::frames::Frame;
@@ -146,12 +146,14 @@ impl Manager {
         lock(&self.core.engine).wanted()
     }
 
-    /// Registers a program. `code` is the pickled tuple of the functions that its instructions fire.
-    pub fn stage(&self, graph: Graph, code: Bytes, marks: Marks) -> ProgramId {
+    /// Registers a program. `code` is the pickled tuple of the functions that its instructions fire. `options`: one entry per
+    /// instruction; a missing one means the default.
+    pub fn stage(&self, graph: Graph, code: Bytes, marks: Marks, options: Vec<FiringOptions>) -> ProgramId {
         self.give(&code);
         self.core.drive(|engine, _| {
             let program = engine.stage(graph, code);
             engine.mark(program, marks);
+            engine.set_options(program, options);
             program
         })
     }
@@ -214,7 +216,18 @@ impl Manager {
         self.core.drive(|engine, _| engine.finish(run));
     }
 
-    /// Closes a run that is not read any more.
+    /// Cancels a task of a chain, and ends the interpreter that fires it. Returns false if it has an outcome already.
+    pub fn cancel(&self, run: RunId, task: TaskId) -> bool {
+        self.core.drive(|engine, now| engine.cancel(now, run, task))
+    }
+
+    /// Closes a run that is not read any more, and ends the interpreters that are still firing its tasks after a moment.
+    pub fn stop_run(&self, run: RunId) {
+        self.core.drive(|engine, now| engine.stop(now, run));
+        lock(&self.core.mailboxes).remove(&run);
+    }
+
+    /// Closes a run that is not read any more. Tasks that were begun are not ended.
     pub fn close_run(&self, run: RunId) {
         self.core.drive(|engine, _| engine.close(run));
         lock(&self.core.mailboxes).remove(&run);

@@ -100,7 +100,12 @@ fn computing(interpreters: u32) -> (Arc<Manager>, Receiver<Asked>, RunId, Arc<Ma
         tell: None,
     };
     let manager = Arc::new(Manager::start(Box::new(Threads(Mutex::new(tell))), options).expect("starts"));
-    let program = manager.stage(Graph::chain(1), Bytes::from_static(b"code"), Marks { code: false, data: Vec::new() });
+    let program = manager.stage(
+        Graph::chain(1),
+        Bytes::from_static(b"code"),
+        Marks { code: false, data: Vec::new() },
+        Vec::new(),
+    );
     let mailbox = Arc::new(Mailbox::default());
     let (ahead, size) = (Duration::from_millis(10), None);
     let options = RunOptions { ordered: false, ahead, spare: 2, stragglers: false, contract: false, size };

@@ -246,6 +246,7 @@ impl Grid {
 
     fn say(&mut self, id: InterpreterId, message: FromInterpreter, body: Bytes) {
         let seat = self.seats.get_mut(&id).expect("somebody says it");
+        seat.stops |= matches!(message, FromInterpreter::Stop { .. });
         if seat.state == State::Unheard {
             return seat.held.push((message, body));
         }
@@ -273,7 +274,7 @@ impl Grid {
     fn dismiss(&mut self, id: InterpreterId) {
         let seat = self.seats.get_mut(&id).expect("somebody is dismissed");
         let released = matches!(self.facts.last(), Some(Fact::Released { interpreter }) if *interpreter == id);
-        assert!(seat.faulty || released, "{id:?} was dismissed, and had done nothing");
+        assert!(seat.faulty || seat.stops || released, "{id:?} was dismissed, and had done nothing");
         seat.state = State::Down;
         let (silent, held, end) = (self.now - seat.heard, std::mem::take(&mut seat.held), seat.arrived);
         if !released {

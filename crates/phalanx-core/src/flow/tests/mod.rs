@@ -18,11 +18,14 @@ mod graphs;
 mod losses;
 mod memory;
 mod parts;
+mod priorities;
 mod random;
+mod retries;
 mod returned;
 mod share;
 mod silence;
 mod staging;
+mod stopping;
 mod stragglers;
 mod view;
 

@@ -1,13 +1,16 @@
 //! The plan of a simulated computation: streams, faults, and the properties of machines and network.
 
 use super::integers::Form;
-use crate::flow::{Goal, Graph, KILLS, RunOptions};
+use crate::flow::{Goal, Graph, KILLS, Options, RunOptions};
 use std::time::Duration;
 
 /// Time between two ticks of the driver.
 pub const TICK: Duration = Duration::from_millis(150);
 /// Time between two looks of the driver at idle interpreters.
 pub const LOOK: Duration = Duration::from_millis(20);
+
+/// The time of a task that hangs.
+pub const FOREVER: Duration = Duration::from_secs(100_000);
 
 pub const fn microseconds(n: u64) -> Duration {
     Duration::from_micros(n)
@@ -96,6 +99,12 @@ pub struct Stream {
     pub patience: usize,
     /// The user stops reading after so many tasks.
     pub close_after: Option<u64>,
+    /// Whether closing also ends the interpreters that still fire its tasks.
+    pub stops: bool,
+    /// The options of its instructions.
+    pub settings: Vec<Options>,
+    /// Tasks whose first instruction never ends.
+    pub hanging: Vec<u64>,
 }
 
 impl Default for Stream {
@@ -121,6 +130,9 @@ impl Default for Stream {
             piece: usize::MAX,
             patience: usize::MAX,
             close_after: None,
+            stops: false,
+            settings: Vec::new(),
+            hanging: Vec::new(),
         }
     }
 }
@@ -136,7 +148,15 @@ pub enum Fate {
 impl Stream {
     /// The time of an instruction on a task.
     pub fn grain(&self, task: u64, instruction: u16) -> Duration {
+        if instruction == 0 && self.hanging.contains(&task) {
+            return FOREVER;
+        }
         self.grains[(task as usize / 8 + usize::from(instruction)) % self.grains.len()]
+    }
+
+    /// How often a token is fired again: the same for all instructions.
+    pub fn retries(&self) -> u32 {
+        self.settings.first().map_or(0, |it| it.retries)
     }
 
     /// Whether a task's tokens stay at their interpreter, where that is possible.

@@ -4,7 +4,7 @@ use super::Grid;
 use super::graphs;
 use super::integers::Form;
 use super::plan::{Fault, KINDS, Plan, Recruiting, Stream, microseconds, milliseconds};
-use crate::flow::{Goal, RunOptions};
+use crate::flow::{Goal, Options, RunOptions};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -42,6 +42,7 @@ fn stream() -> impl Strategy<Value = Stream> {
                 piece,
                 patience,
                 close_after,
+                ..Stream::default()
             }
         },
     )
@@ -107,6 +108,27 @@ proptest! {
     #[test]
     fn results_come_exactly_once_whatever_is_lost(plan in plan()) {
         expect_right(&Grid::run(plan));
+    }
+
+    #[test]
+    fn late_tasks_are_stopped_and_all_others_come(
+        plan in plan(),
+        hanging in vec(0..120u64, 0..3),
+        retries in 0..3u32,
+        priorities in vec(-1..2i32, 1..4),
+        stops in any::<bool>(),
+    ) {
+        // longer than all that a sound task takes
+        let timeout = Some(Duration::from_secs(60));
+        let settings = |number: usize| Options { timeout, retries, priority: priorities[number % priorities.len()] };
+        let streams = plan.streams.into_iter().enumerate().map(|(number, stream)| Stream {
+            settings: (0..usize::from(stream.instructions)).map(|it| settings(it + number)).collect(),
+            hanging: hanging.clone(),
+            raising: if retries == 0 { stream.raising.clone() } else { Vec::new() },
+            stops,
+            ..stream
+        });
+        expect_right(&Grid::run(Plan { streams: streams.collect(), ..plan }));
     }
 
     #[test]

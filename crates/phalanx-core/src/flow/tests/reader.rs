@@ -16,6 +16,9 @@ pub enum Got {
     Raised,
     /// With the interpreters that it killed.
     Culprit(Vec<String>),
+    /// After so many attempts.
+    TimedOut(u32),
+    Cancelled,
 }
 
 pub struct Reader {
@@ -35,6 +38,8 @@ pub struct Reader {
     pub closed: bool,
     /// Whether so many interpreters are lost that an innocent task may be accused.
     pub unlucky: bool,
+    /// Whether the user cancels tasks.
+    pub cancels: bool,
 }
 
 impl Reader {
@@ -42,6 +47,7 @@ impl Reader {
     pub fn open(engine: &mut Engine, index: usize, stream: &Stream) -> Reader {
         let graph = stream.graph.clone().unwrap_or_else(|| Graph::chain(stream.instructions));
         let program = engine.stage(graph, code_of(index));
+        engine.set_options(program, stream.settings.clone());
         let run = engine.open(Duration::ZERO, program, stream.options);
         Reader {
             stream: stream.clone(),
@@ -56,6 +62,7 @@ impl Reader {
             recruited: false,
             closed: false,
             unlucky: false,
+            cancels: false,
         }
     }
 
@@ -70,7 +77,10 @@ impl Reader {
             return false;
         }
         if self.stream.close_after.is_some_and(|tasks| self.got.len() as u64 >= tasks) {
-            engine.close(self.run);
+            match self.stream.stops {
+                true => engine.stop(now, self.run),
+                false => engine.close(self.run),
+            }
             engine.forget(self.program);
             self.closed = true;
             return true;
@@ -107,6 +117,11 @@ impl Reader {
                 assert!(bytes > 0, "a token of nothing");
                 self.got.push((task, Got::Culprit(killed)));
             }
+            Outcome::TimedOut { task, attempts, timeout, .. } => {
+                assert!(self.stream.settings.iter().any(|it| it.timeout == Some(timeout)), "another timeout");
+                self.got.push((task, Got::TimedOut(attempts)));
+            }
+            Outcome::Cancelled { task } => self.got.push((task, Got::Cancelled)),
             Outcome::Unmet { asked, reached, why } => self.unmet.push((asked, reached, why)),
             Outcome::Ended => self.ended = true,
             Outcome::Abandoned { losses, recruited } => {
@@ -138,12 +153,16 @@ impl Reader {
         if let Some(graph) = &self.stream.graph {
             return self.expect_right_of_graph(graph, task, got);
         }
+        let (hangs, retries) = (self.stream.hanging.contains(&task), self.stream.retries());
         let fates = (0..self.stream.instructions).map(|instruction| self.stream.fate(task, instruction));
         let fate = fates.into_iter().find(|fate| *fate != Fate::Gives).unwrap_or(Fate::Gives);
         let right = match got {
+            Got::TimedOut(attempts) => hangs && *attempts == retries + 1,
+            Got::Cancelled => self.cancels,
+            _ if hangs => false,
             Got::Result(number) => fate == Fate::Gives && *number == integers::result(task, self.stream.instructions),
             Got::Raised => fate == Fate::Raises,
-            Got::Culprit(killed) => (fate == Fate::Kills || self.unlucky) && (KILLS..=LOSSES).contains(&killed.len()),
+            Got::Culprit(killed) => (fate == Fate::Kills || self.unlucky) && self.are_as_many_as_allowed(killed.len()),
         };
         assert!(right, "task {task} has come to {got:?}");
     }
@@ -154,9 +173,16 @@ impl Reader {
         let right = match got {
             Got::Result(number) => !kills && graphs::result(graph, task, &raises) == Some(*number),
             Got::Raised => graphs::result(graph, task, &raises).is_none(),
-            Got::Culprit(killed) => (kills || self.unlucky) && (KILLS..=LOSSES).contains(&killed.len()),
+            Got::Culprit(killed) => (kills || self.unlucky) && self.are_as_many_as_allowed(killed.len()),
+            Got::TimedOut(attempts) => self.stream.hanging.contains(&task) && *attempts == self.stream.retries() + 1,
+            Got::Cancelled => false,
         };
         assert!(right, "task {task} has come to {got:?}");
+    }
+
+    /// Whether so many losses are between the least and the most that one task may cause.
+    fn are_as_many_as_allowed(&self, losses: usize) -> bool {
+        (KILLS..=LOSSES * (self.stream.retries() as usize + 1)).contains(&losses)
     }
 
     /// The tasks that were reported as culprits.

@@ -56,6 +56,8 @@ struct Running {
     begun: usize,
     began: Duration,
     slice: Duration,
+    /// After this long on one token it asks to be ended; zero: never.
+    timeout: Duration,
     answers: Answers,
 }
 
@@ -76,6 +78,7 @@ impl Remote {
             }
             ToInterpreter::Beat | ToInterpreter::Shown { .. } | ToInterpreter::Delegation => {}
             ToInterpreter::GiveUp { firing } => return self.give_up(now, firing).into_iter().collect(),
+            ToInterpreter::Cancel { firing, token } => return self.cancel(now, firing, token),
             ToInterpreter::Ahead { firing, shape, .. } => {
                 let tokens = Tokens::from_wire(shape, body).expect("shapes and bodies fit");
                 let (of, ahead) = self.ahead.get_or_insert((firing, Vec::new()));
@@ -83,7 +86,17 @@ impl Remote {
                 ahead.extend(integers::numbers(&tokens));
             }
             ToInterpreter::Fire {
-                firing, program, instruction, shape, first, count, slice, groups, follow, ..
+                firing,
+                program,
+                instruction,
+                shape,
+                first,
+                count,
+                slice,
+                timeout,
+                groups,
+                follow,
+                ..
             } => {
                 let tokens = Tokens::from_wire(shape, body).expect("shapes and bodies fit");
                 assert!(first + count <= tokens.count(), "more is to be fired than was sent");
@@ -93,7 +106,8 @@ impl Remote {
                 all.extend_from_slice(numbers);
                 let path: Vec<u16> =
                     std::iter::once(instruction).chain(follow.iter().map(|it: &Follow| it.instruction)).collect();
-                return self.fire(now, firing, program, path, units(&all, &groups), Duration::from_nanos(slice));
+                let (units, times) = (units(&all, &groups), [slice, timeout].map(Duration::from_nanos));
+                return self.fire(now, firing, program, path, units, times);
             }
         }
         Vec::new()
@@ -113,7 +127,7 @@ impl Remote {
         program: ProgramId,
         path: Vec<u16>,
         units: VecDeque<Vec<u64>>,
-        slice: Duration,
+        [slice, timeout]: [Duration; 2],
     ) -> Vec<(Duration, Act)> {
         assert!(!units.is_empty(), "nothing is to be fired");
         assert!(self.seen.insert(firing), "{firing:?} was sent twice");
@@ -122,7 +136,8 @@ impl Remote {
         assert!(path.iter().all(|instruction| *instruction < stream.instructions), "no such instruction");
         let mut answers = Answers::new(firing, stream.form, now);
         answers.sends_ahead = stream.piece < usize::MAX;
-        self.waiting.push_back(Running { stream: number, path, units, begun: 0, began: now, slice, answers });
+        let running = Running { stream: number, path, units, begun: 0, began: now, slice, timeout, answers };
+        self.waiting.push_back(running);
         self.begin_next(now)
     }
 
@@ -143,8 +158,13 @@ impl Remote {
         let Some(mut running) = self.running.take() else { return Vec::new() };
         let unit = running.units.pop_front().expect("a token is left");
         running.begun += 1;
+        let began = running.answers.now;
         let lives = self.fire_one(&self.streams[running.stream], &running.path, &unit, &mut running.answers);
         let mut acts = std::mem::take(&mut running.answers.acts);
+        if !running.timeout.is_zero() && running.answers.now > began + running.timeout {
+            let (firing, token) = (running.answers.firing, running.begun as u32 - 1);
+            acts.push((began + running.timeout, Act::Say(FromInterpreter::Stop { firing, token }, Bytes::new())));
+        }
         acts.push((running.answers.now, if lives { Act::Step } else { Act::Die }));
         self.free_at = running.answers.now;
         self.running = Some(running);
@@ -169,6 +189,16 @@ impl Remote {
             acts.extend(self.begin_next(now));
         } else {
             acts.extend(self.begin_token());
+        }
+        acts
+    }
+
+    /// Returns what has not begun, and asks to be ended if it is at the cancelled token.
+    fn cancel(&mut self, now: Duration, firing: FiringId, token: u32) -> Vec<(Duration, Act)> {
+        let mut acts: Vec<_> = self.give_up(now, firing).into_iter().collect();
+        let running = self.running.as_ref().filter(|it| it.answers.firing == firing);
+        if let Some(at) = running.map(|it| it.begun as u32 - 1).filter(|at| token == u32::MAX || token == *at) {
+            acts.push((now, Act::Say(FromInterpreter::Stop { firing, token: at }, Bytes::new())));
         }
         acts
     }

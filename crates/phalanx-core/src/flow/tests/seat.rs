@@ -47,6 +47,8 @@ pub struct Seat {
     pub steps: usize,
     /// Whether it had a fault that was not caused by user code.
     pub faulty: bool,
+    /// Whether it has asked to be ended.
+    pub stops: bool,
     /// The network delay of a message, in either direction.
     pub delay: Duration,
     /// When its last message arrives at the manager.
@@ -67,6 +69,7 @@ impl Seat {
             state: State::Up,
             steps: 0,
             faulty: false,
+            stops: false,
             delay,
             arrived: now,
             heard: now,

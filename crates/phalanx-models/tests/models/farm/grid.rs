@@ -146,7 +146,10 @@ impl Grid {
                 self.ended = true;
                 None
             }
-            Outcome::Unmet { .. } | Outcome::Abandoned { .. } => {
+            Outcome::Unmet { .. }
+            | Outcome::Abandoned { .. }
+            | Outcome::TimedOut { .. }
+            | Outcome::Cancelled { .. } => {
                 self.breaks(format!("nobody gave reason for {outcome:?}"));
                 None
             }
