@@ -32,7 +32,7 @@ _LONGEST = 30 * 24 * 3600
 @JOINED
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def token(seconds: int, authority: bool, name: str | None, as_json: bool) -> None:
-    """Print a token for workflow engines and for programs in any language.
+    """Print a token for workflow engines and other programs.
 
     They use tasks, jobs, files and tuple spaces with it in your name, over HTTPS. A hub serves them if it was started
     with phalanx up --tes. The token is a secret: who has it is you, to that service and over no link of the grid, until
