@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-#: Columns between two cells of a table that must fit into a narrow terminal: a margin, and the line of the box.
+#: Columns of the terminal between two cells of a narrow table: a margin, and the line of the box.
 _BETWEEN = 2
-#: The least width of a column that is cut, in columns of the terminal.
-_LEAST = 8
+#: The least widths of columns that are cut, and of those that wrap, in columns of the terminal.
+_LEAST_CUT, _LEAST_WRAPPED = 8, 14
 
 
 def console(width: int) -> Console:
@@ -19,35 +21,54 @@ def console(width: int) -> Console:
     return found if found.is_terminal else Console(width=width)
 
 
-def narrow_table(*headers: str) -> Table:
-    """A table with little between its cells, for terminals of 80 columns."""
-    return Table(*headers, box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _BETWEEN - 1, 0, 0))
-
-
-def print_narrow(table: Table, width: int, *, whole: tuple[str, ...], cut: str | None = None) -> None:
-    """Prints a :func:`narrow_table` in as many columns as there are.
+def print_narrow(
+    headers: Iterable[str],
+    rows: Iterable[Mapping[str, str]],
+    width: int,
+    *,
+    whole: Iterable[str],
+    cut: str | None = None,
+    spare: Iterable[str] = (),
+) -> None:
+    """Prints a table that fits into terminals of 80 columns.
 
     Parameters
     ----------
-    table
-        The table. Its other columns wrap.
+    headers
+        The headers of the columns.
+    rows
+        The cells of each row by the headers.
     width
         The width where there is no terminal, in columns.
     whole
-        The headers of columns whose cells are neither wrapped nor cut.
+        The columns whose cells are neither wrapped nor cut.
     cut
-        The header of a column whose cells are cut to what the others leave.
+        The column whose cells are cut to what the others leave. The other columns wrap.
+    spare
+        The columns that are left out if there is no room, the first one first.
     """
-    out = console(width)
-    sizes = {
-        str(column.header): max(cell_len(text) for text in (str(column.header), *map(str, column.cells)))
-        for column in table.columns
-    }
-    for column in table.columns:
-        header = str(column.header)
-        if header in whole:
-            column.no_wrap, column.min_width = True, sizes[header]
-        elif header == cut:
-            rest = sum(sizes.values()) - sizes[header] + _BETWEEN * (len(sizes) - 1)
-            column.no_wrap, column.max_width = True, max(_LEAST, out.width - rest)
+    out, shown, rows = console(width), [*headers], [*rows]
+    sizes = {header: max(map(cell_len, [header, *(row[header] for row in rows)])) for header in shown}
+    whole = {*whole}
+
+    def least(header: str) -> int:
+        return sizes[header] if header in whole else min(sizes[header], _LEAST_CUT if header == cut else _LEAST_WRAPPED)
+
+    def others() -> int:
+        return sum(map(least, shown)) + _BETWEEN * (len(shown) - 1)
+
+    for header in spare:
+        if others() > out.width:
+            shown.remove(header)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _BETWEEN - 1, 0, 0))
+    for header in shown:
+        is_cut = header == cut
+        table.add_column(
+            header,
+            no_wrap=is_cut or header in whole,
+            min_width=least(header),
+            max_width=max(_LEAST_CUT, out.width - others() + least(header)) if is_cut else None,
+        )
+    for row in rows:
+        table.add_row(*(row[header] for header in shown))
     out.print(table, highlight=False, markup=False)

@@ -11,7 +11,7 @@ import click
 
 from phalanx._grids import one_joined
 from phalanx._jobs import OVER, JobsAt
-from phalanx.cli._console import narrow_table, print_narrow
+from phalanx.cli._console import print_narrow
 from phalanx.cli._examples import examples
 from phalanx.cli._joined import JOINED
 from phalanx.cli._numbers import in_bytes
@@ -28,7 +28,9 @@ _MOST_SHOWN = 200
 #: The columns of a table of jobs; those that are left out if they are empty; those that are never cut.
 _HEADERS = ("job", "state", "complete", "running", "waiting", "failed", "user", "submitted", "command")
 _OPTIONAL = ("running", "waiting", "failed")
-_WHOLE = (*_HEADERS[:-1],)
+_WHOLE = _HEADERS[:-1]
+#: The columns of a table of processes.
+_PROCESS = ("index", "state", "machine", "starts", "exit", "seconds", "CPU", "memory", "why")
 
 
 @click.command(
@@ -89,10 +91,7 @@ def _show_jobs(found: list[dict[str, Any]], all_users: bool) -> None:
     headers = [header for header in _HEADERS if header not in _OPTIONAL or any(row[header] for row in rows)]
     if not all_users:
         headers.remove("user")
-    table = narrow_table(*headers)
-    for row in rows:
-        table.add_row(*(row[header] for header in headers))
-    print_narrow(table, _WIDTH, whole=_WHOLE, cut="command")
+    print_narrow(headers, rows, _WIDTH, whole=_WHOLE, cut="command")
     if len(found) > _MOST_SHOWN:
         click.echo(f"and {len(found) - _MOST_SHOWN} older ones: phalanx jobs --json")
 
@@ -115,23 +114,27 @@ def _row(job: dict[str, Any]) -> dict[str, str]:
 
 def _show_processes(job: dict[str, Any]) -> None:
     click.echo(printable(f"job {job['id']}: {job['state']} {job['why']}".rstrip()))
-    table = narrow_table("index", "state", "machine", "starts", "exit", "seconds", "CPU", "memory", "why")
-    for process in job["processes"][:_MOST_SHOWN]:
-        outcome = process["outcome"]
-        table.add_row(
-            str(process["index"]),
-            process["state"],
-            printable(process["executor"] or ""),
-            str(process["attempts"] or ""),
-            _exit(outcome["exit"]) if outcome else "",
-            f"{(outcome['ended'] - outcome['began']) / 1000:.1f}" if outcome else "",
-            f"{outcome['cpu'] / 1e6:.1f}" if outcome else "",
-            in_bytes(outcome["memory"]) if outcome else "",
-            printable(process["why"]),
-        )
-    print_narrow(table, _WIDTH, whole=("index", "state", "machine", "exit", "seconds"))
+    rows = [_process_row(process) for process in job["processes"][:_MOST_SHOWN]]
+    print_narrow(_PROCESS, rows, _WIDTH, whole=_PROCESS[:6], spare=("memory", "CPU"))
     if len(job["processes"]) > _MOST_SHOWN:
         click.echo(f"and {len(job['processes']) - _MOST_SHOWN} more: phalanx jobs {job['id']} --json")
+
+
+def _process_row(process: dict[str, Any]) -> dict[str, str]:
+    """The cells of a process, by their headers."""
+    outcome = process["outcome"]
+    cells = (
+        str(process["index"]),
+        process["state"],
+        printable(process["executor"] or ""),
+        str(process["attempts"] or ""),
+        _exit(outcome["exit"]) if outcome else "",
+        f"{(outcome['ended'] - outcome['began']) / 1000:.1f}" if outcome else "",
+        f"{outcome['cpu'] / 1e6:.1f}" if outcome else "",
+        in_bytes(outcome["memory"]) if outcome else "",
+        printable(process["why"]),
+    )
+    return dict(zip(_PROCESS, cells, strict=True))
 
 
 def _exit(ended: Any) -> str:

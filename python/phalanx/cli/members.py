@@ -11,7 +11,7 @@ from datetime import datetime
 import click
 
 from phalanx._grids import Joined, ask_members, find_members, one_joined
-from phalanx.cli._console import narrow_table, print_narrow
+from phalanx.cli._console import print_narrow
 from phalanx.cli._examples import examples
 from phalanx.cli._joined import JOINED
 from phalanx.cli._streams import printable
@@ -22,6 +22,7 @@ from phalanx.members import CLOSED, LEADS, OWNER, Member, to_json
 _INTERVAL = 1.0
 #: Columns where there is no terminal.
 _WIDTH = 120
+_HEADERS = ("name", "role", "here", "since", "address", "certificate until", "machine")
 
 
 @click.command(
@@ -105,18 +106,21 @@ def _show(found: list[Member], as_json: bool, watch: bool) -> None:
     if as_json:
         click.echo(json.dumps([to_json(member) for member in found], indent=None if watch else 2))
         return
-    table = narrow_table("name", "role", "here", "since", "address", "certificate until", "machine")
-    for member in found:
-        here = "" if member.role == "user" else "yes" if member.is_here else "no"
-        if member.facts.get(LEADS) == "yes" and member.role == "hub":
-            here = "leads"
-        if closed := member.facts.get(CLOSED):
-            here = printable(f"closed: {closed}")
-        role = OWNER if member.is_owner else member.role
-        times = (f"{time.astimezone():%Y-%m-%d %H:%M}" for time in (member.since, member.until))
-        since, until = times
-        table.add_row(member.name, role, here, since, member.address or "", until, _machine(member))
-    print_narrow(table, _WIDTH, whole=("name", "role", "address"))
+    rows = [dict(zip(_HEADERS, _cells(member), strict=True)) for member in found]
+    print_narrow(
+        _HEADERS, rows, _WIDTH, whole=("name", "role", "address"), spare=("certificate until", "since", "machine")
+    )
+
+
+def _cells(member: Member) -> tuple[str, ...]:
+    here = "" if member.role == "user" else "yes" if member.is_here else "no"
+    if member.facts.get(LEADS) == "yes" and member.role == "hub":
+        here = "leads"
+    if closed := member.facts.get(CLOSED):
+        here = printable(f"closed: {closed}")
+    role = OWNER if member.is_owner else member.role
+    since, until = (f"{time.astimezone():%Y-%m-%d %H:%M}" for time in (member.since, member.until))
+    return member.name, role, here, since, member.address or "", until, _machine(member)
 
 
 def _machine(member: Member) -> str:
