@@ -26,6 +26,8 @@ pub struct RunTotals {
     pub delivered: u64,
     /// Number of tasks that raised an exception.
     pub raised: u64,
+    /// Number of tasks that were fired again after a failure.
+    pub retried: u64,
     /// Number of tasks that were also fired at a second interpreter.
     pub doubled: u64,
     /// Number of firings that were answered: tasks, parts and groups.
@@ -96,6 +98,7 @@ impl Programs {
                 it.busy += Duration::from_nanos(*busy).as_secs_f64();
             }),
             Fact::Raised { run, .. } => self.of(*run, at, |it| it.raised += 1),
+            Fact::Retried { run, .. } => self.of(*run, at, |it| it.retried += 1),
             Fact::Delivered { run, tasks } => self.of(*run, at, |it| it.delivered += u64::from(*tasks)),
             Fact::Doubled { interpreter, of, run, tasks } => {
                 self.of(*run, at, |it| it.doubled += u64::from(*tasks));
