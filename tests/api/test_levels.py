@@ -219,12 +219,14 @@ def staged_marks(program: Any) -> tuple[bool, list[tuple[bool, bool]]]:
     """What the engine is told of a program's marks."""
 
     class Native:
-        def stage(self, instructions: int, code: bytes, marked_code: bool, data: list[tuple[bool, bool]]) -> int:
+        def stage(self, instructions: int, code: bytes, marked_code: bool, data: Any, options: Any) -> int:
             self.said = (marked_code, data)
             return 1
 
-        def stage_graph(self, entry: Any, instructions: Any, code: bytes, marked_code: bool, data: Any) -> int:
-            return self.stage(len(instructions), code, marked_code, data)
+        def stage_graph(
+            self, entry: Any, instructions: Any, code: bytes, marked_code: bool, data: Any, options: Any
+        ) -> int:
+            return self.stage(len(instructions), code, marked_code, data, options)
 
     native: Any = Native()
     compiled = compile_program(program)
