@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from phalanx.launching import bsprun, mpirun
     from phalanx.manager import Manager
     from phalanx.manager import Results as Results
+    from phalanx.pilots import Dask, Ray, Slurm, Ssh
     from phalanx.requirements import needs
     from phalanx.security import Rules, secure_code, secure_data
     from phalanx.skeletons import Farm, Graph, Loop, Map, Pipeline, Reduce, Scan
@@ -93,6 +94,7 @@ _HOMES = {
     "hosts": "Hosts Lan",
     "launching": "bsprun mpirun",
     "manager": "Manager",
+    "pilots": "Dask Ray Slurm Ssh",
     "requirements": "needs",
     "security": "Rules secure_code secure_data",
     "skeletons": "Farm Graph Loop Map Pipeline Reduce Scan",
@@ -120,6 +122,7 @@ _MODULES = {"bsp", "errors", "launching", "manager", "profile", "space", "summar
 _HOME_OF = {name: module for homes in (_HOMES, _MOVED) for module, names in homes.items() for name in names.split()}
 
 __all__ = [
+    "Dask",
     "Deadline",
     "Farm",
     "Files",
@@ -132,10 +135,13 @@ __all__ = [
     "Map",
     "ParDegree",
     "Pipeline",
+    "Ray",
     "Reduce",
     "Rules",
     "Scan",
+    "Slurm",
     "Space",
+    "Ssh",
     "Throughput",
     "bsp",
     "bsprun",

@@ -31,6 +31,8 @@ from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpr
 from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, Lan
 from phalanx.lan import LanHosts
+from phalanx.pilots import Pilot
+from phalanx.pilots._lending import lent, returned_on_error
 from phalanx.requirements import Needs
 from phalanx.security import Rules, leads_elsewhere
 from phalanx.skeletons import Program, Skeleton
@@ -46,7 +48,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 P = ParamSpec("P")
-Where: TypeAlias = str | Hosts | Lan | None
+Where: TypeAlias = str | Hosts | Lan | Pilot | None
 
 #: Seconds of work that a run takes from its stream before the results are read.
 AHEAD = 0.25
@@ -94,7 +96,8 @@ class Manager(Executor):
     where
         ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many. The name of a grid that
         this account has joined (``phalanx join``) stands for all its executors that run, and :class:`Lan` for those on
-        the local network.
+        the local network. A pilot, as :class:`Ssh` or :class:`Slurm`, has an engine start executors. The manager starts
+        the pilot, and closes it at its own end, unless it was started before.
     contract
         A :class:`ParDegree`, :class:`Throughput` or :class:`Deadline`; without one, every core that is offered.
     policy
@@ -145,6 +148,7 @@ class Manager(Executor):
     [1, 2]
     """
 
+    @returned_on_error
     def __init__(
         self,
         where: Where = None,
@@ -161,6 +165,7 @@ class Manager(Executor):
         delegate: Delegate | None = "given",
         needs: Needs | None = None,
     ) -> None:
+        where, self._return = lent(where, interpreters_of(contract))
         if delegate is not None:
             check_word("delegate", delegate, DELEGATES, PhalanxError)
         if isinstance(where, str) and names_grid(where):
@@ -210,7 +215,7 @@ class Manager(Executor):
         for service in SERVICES_OF[delegate] if addresses is not None and delegate is not None else ():
             native.delegate(service, None)
         self._native = native if prologue is None else cast("_native.Manager", Prologue(native, prologue))
-        self._submissions = Submissions(self._native)
+        self._submissions = Submissions(self._native, self._return)
         # A manager that was garbage-collected still answers what was submitted, as the standard library's executors do.
         weakref.finalize(self, self._submissions.shutdown, wait=False).atexit = False
 

@@ -3,8 +3,8 @@
 ``phalanx explain``, ``phalanx get``, ``phalanx grid``, ``phalanx grids``, ``phalanx help``, ``phalanx here``,
 ``phalanx invite``, ``phalanx jobs``, ``phalanx join``, ``phalanx known``, ``phalanx leave``, ``phalanx lend``,
 ``phalanx logs``, ``phalanx ls``, ``phalanx members``, ``phalanx mpicc``, ``phalanx mpicxx``, ``phalanx mpirun``,
-``phalanx pause``, ``phalanx report``, ``phalanx resume``, ``phalanx rm``, ``phalanx service``, ``phalanx space``,
-``phalanx status``, ``phalanx submit``, ``phalanx sync``, ``phalanx token``, ``phalanx up``."""
+``phalanx pause``, ``phalanx pilot``, ``phalanx report``, ``phalanx resume``, ``phalanx rm``, ``phalanx service``,
+``phalanx space``, ``phalanx status``, ``phalanx submit``, ``phalanx sync``, ``phalanx token``, ``phalanx up``."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ MODULES = {
     "mpicxx": "mpicc",
     "mpirun": "mpirun",
     "pause": "pause",
+    "pilot": "pilot",
     "report": "report",
     "resume": "pause",
     "rm": "rm",
