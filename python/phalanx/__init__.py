@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from phalanx.launching import bsprun, mpirun
     from phalanx.manager import Manager
     from phalanx.manager import Results as Results
+    from phalanx.pilots import Dask, Ray, Slurm, Ssh
     from phalanx.requirements import needs
     from phalanx.security import Rules, secure_code, secure_data
     from phalanx.setups import per_interpreter
@@ -96,6 +97,7 @@ _HOMES = {
     "hosts": "Hosts Lan",
     "launching": "bsprun mpirun",
     "manager": "Manager",
+    "pilots": "Dask Ray Slurm Ssh",
     "requirements": "needs",
     "security": "Rules secure_code secure_data",
     "setups": "per_interpreter",
@@ -124,6 +126,7 @@ _MODULES = {"bsp", "errors", "launching", "manager", "profile", "space", "summar
 _HOME_OF = {name: module for homes in (_HOMES, _MOVED) for module, names in homes.items() for name in names.split()}
 
 __all__ = [
+    "Dask",
     "Deadline",
     "Farm",
     "Files",
@@ -136,10 +139,13 @@ __all__ = [
     "Map",
     "ParDegree",
     "Pipeline",
+    "Ray",
     "Reduce",
     "Rules",
     "Scan",
+    "Slurm",
     "Space",
+    "Ssh",
     "Throughput",
     "bsp",
     "bsprun",

@@ -39,6 +39,7 @@ from phalanx._identities import (
     GRIDS,
     RENEWED,
     USER,
+    Dialler,
     dialler,
     has_identity,
     home,
@@ -462,7 +463,7 @@ def good_identity(joined: Joined, file: Path) -> str:
     return new
 
 
-def dialler_of(joined: Joined, identity: StrPath | None = None) -> tuple[Any, list[str]]:
+def dialler_of(joined: Joined, identity: StrPath | None = None) -> tuple[Dialler, list[str]]:
     """Who asks the hub, as the native core reads it, and the addresses of the hubs."""
     file = joined.user if identity is None else Path(identity)
     return dialler(good_identity(joined, file), file, {}), [*joined.hubs]

@@ -17,6 +17,7 @@ from phalanx import _native
 from phalanx._grids import JoinedHosts, read_joined, read_machines, with_needs
 from phalanx._identities import USER, Dialler, dialler, own_identity, read_identity
 from phalanx.hosts import Hosts, Lan, Machines, with_port
+from phalanx.pilots import Pilot
 from phalanx.requirements import Needs
 from phalanx.security import Rules, Words, listed, policy_words
 from phalanx.words import Policy, Service, StrPath
@@ -46,7 +47,7 @@ class Reach(NamedTuple):
     @classmethod
     def of(
         cls,
-        hosts: Machines | None = None,
+        hosts: Machines | Pilot | None = None,
         identity: StrPath | None = None,
         policy: Policy | Rules = "links",
         trusted: str | Iterable[str] = (),
@@ -63,7 +64,7 @@ class Reach(NamedTuple):
             The user's certificate in a joined grid has ended, and is not renewed.
         """
         policy_words(policy, ())
-        known = read_machines(hosts, identity)
+        known = hosts.hosts() if isinstance(hosts, Pilot) else read_machines(hosts, identity)
         if isinstance(known, JoinedHosts) and identity is None and _native.acts_at() is None:
             identity = known.joined.user
         if isinstance(hosts, Lan) and hosts.grid is not None and identity is None:

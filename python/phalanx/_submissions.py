@@ -50,8 +50,8 @@ class Submissions:
     other steps can be repeated.
     """
 
-    def __init__(self, native: _native.Manager) -> None:
-        self._native = native
+    def __init__(self, native: _native.Manager, at_end: Callable[[], None] | None = None) -> None:
+        self._native, self._at_end = native, at_end
         self._mailbox = _native.Mailbox()
         self._lock = threading.RLock()
         self._runs: dict[int, Run] = {}
@@ -221,6 +221,8 @@ class Submissions:
             self.closed = True
             atexit.unregister(self._end_with_program)
             self._native.close()
+            if self._at_end is not None:
+                self._at_end()
 
     def _end_with_program(self) -> None:
         """Waits for submitted calls, as the standard library's executors do, unless Ctrl-C ended the program."""

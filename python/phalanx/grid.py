@@ -11,6 +11,7 @@ from phalanx._reach import Reach
 from phalanx.errors import RecruitError, SpaceError
 from phalanx.hosts import Hosts, Machines, is_file
 from phalanx.lan import LanHosts
+from phalanx.pilots import Pilot
 from phalanx.security import Rules
 from phalanx.words import Level, Placement, Policy, StrPath
 
@@ -42,7 +43,8 @@ class Grid:
         ``ws7 = 10.0.0.7:7300``: the machine there must prove this name with its certificate, or another one that the
         entry tells, as in ``fast = 10.0.0.7:7300 as ws7``. Or the name of a grid that this account has joined: its
         machines are the executors that run now, as its hub names them. An existing file comes first, then a text with a
-        comma or a colon, then a joined grid. :class:`Lan` finds executors on the local network. Without ``hosts``, the
+        comma or a colon, then a joined grid. :class:`Lan` finds executors on the local network. A pilot that is
+        started, as :class:`Slurm` in a ``with`` statement, has those that its engine has placed. Without ``hosts``, the
         grid is this machine.
     identity : path, optional
         The user's identity file, by default user.pem in ``$PHALANX_HOME`` or ``~/.phalanx``, or that of a joined grid.
@@ -73,7 +75,7 @@ class Grid:
 
     def __init__(
         self,
-        hosts: Machines | None = None,
+        hosts: Machines | Pilot | None = None,
         *,
         identity: StrPath | None = None,
         policy: Policy | Rules = "links",

@@ -38,6 +38,8 @@ from phalanx.contracts import Contract, Deadline, ParDegree, Throughput, interpr
 from phalanx.errors import ContractError, ContractWarning, PhalanxError
 from phalanx.hosts import COMMAND, PYTHON, Hosts, Lan
 from phalanx.lan import LanHosts
+from phalanx.pilots import Pilot
+from phalanx.pilots._lending import lent, returned_on_error
 from phalanx.requirements import Needs
 from phalanx.security import Rules, leads_elsewhere
 from phalanx.skeletons import Program, Skeleton, name_of
@@ -57,7 +59,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 P = ParamSpec("P")
-Where: TypeAlias = str | Hosts | Lan | None
+Where: TypeAlias = str | Hosts | Lan | Pilot | None
 
 #: Seconds of work that a run takes from its stream before the results are read.
 AHEAD = 0.25
@@ -113,7 +115,8 @@ class Manager(Executor):
     where
         ``None`` for this machine, ``"host:port"`` for an executor, or :class:`Hosts` for many. The name of a grid that
         this account has joined (``phalanx join``) stands for all its executors that run, and :class:`Lan` for those on
-        the local network.
+        the local network. A pilot, as :class:`Ssh` or :class:`Slurm`, has an engine start executors. The manager starts
+        the pilot, and closes it at its own end, unless it was started before.
     contract
         A :class:`ParDegree`, :class:`Throughput` or :class:`Deadline`; without one, every core that is offered.
     policy
@@ -180,6 +183,7 @@ class Manager(Executor):
     """
 
     @waits_for_machines
+    @returned_on_error
     def __init__(
         self,
         where: Where = None,
@@ -200,6 +204,7 @@ class Manager(Executor):
         dashboard: bool | int = False,
         traces: bool = False,
     ) -> None:
+        where, self._return = lent(where, interpreters_of(contract))
         if delegate is not None:
             check_word("delegate", delegate, DELEGATES, PhalanxError)
         if isinstance(where, str) and names_grid(where):
@@ -263,7 +268,7 @@ class Manager(Executor):
         if staged is not None:
             native = staged.in_front_of(native, here=addresses is None)
         self._native = native if prologue is None else cast("_native.Manager", Prologue(native, prologue))
-        self._submissions = Submissions(self._native)
+        self._submissions = Submissions(self._native, self._return)
         for told in (self._watched, self._traced):
             if told is not None:
                 told.names_from(self._submissions.names)

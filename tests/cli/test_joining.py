@@ -20,7 +20,7 @@ import click
 import pytest
 from api.joined import FakeHub, row
 from click.testing import CliRunner, Result
-from phalanx import _native
+from phalanx import _addresses, _native
 from phalanx._grids import Listening, fingerprint_of_root, read_joined, read_listening
 from phalanx.cli import _donating, _listening, _running, commands, leave, members, up
 from phalanx.cli import join as joining
@@ -789,10 +789,10 @@ class TestListening:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
-            monkeypatch.setattr("phalanx.cli._listening.PORT", port)
-            other = _listening.free_port("127.0.0.1")
+            monkeypatch.setattr("phalanx._addresses.PORT", port)
+            other = _addresses.free_port("127.0.0.1")
         assert other not in (0, port)
-        assert _listening.free_port("127.0.0.1") == port
+        assert _addresses.free_port("127.0.0.1") == port
 
     def test_port_0_is_any_port_that_is_kept(self, home: Path, native: StandIn) -> None:
         run("up", "--grid", "lab", "--listen", "127.0.0.1:0")
@@ -800,10 +800,10 @@ class TestListening:
 
     def test_a_host_that_is_not_of_this_machine(self) -> None:
         with pytest.raises(IdentityError, match="name another one with --listen"):
-            _listening.free_port("192.0.2.77")
+            _addresses.free_port("192.0.2.77")
 
     def test_addresses_are_not_loopback(self) -> None:
-        hosts = _listening.machine_hosts()
+        hosts = _addresses.machine_hosts()
         assert hosts
         assert hosts == ["127.0.0.1"] or not any(host.startswith("127.") for host in hosts)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import socket
-import struct
-from contextlib import suppress
 
 import click
 
+from phalanx._addresses import free_port, machine_hosts
 from phalanx._grids import Joined, Listening, read_listening, write_listening
-from phalanx.errors import ContractError, IdentityError, RecruitError
+from phalanx.errors import ContractError, RecruitError
 from phalanx.hosts import PORT
 from phalanx.members import is_address
 from phalanx.requirements import read_labels
@@ -20,8 +19,6 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 _PORT = re.compile(r":[0-9]+$")
 #: Most addresses that a hub tells: `MOST_ADDRESSES` in phalanx-core/src/wire/hub.rs.
 _MOST = 8
-#: Numbers of Linux's calls that tell an interface's IPv4 address, and its flags; the flag of one that is up.
-_ADDRESS, _FLAGS, _UP = 0x8915, 0x8913, 1
 
 LISTEN = click.option(
     "--listen",
@@ -107,21 +104,6 @@ def here(address: str) -> str:
     return f"{_EVERYWHERE.get(host, host)}:{port}"
 
 
-def free_port(host: str, *ports: int) -> int:
-    """The first of these ports at which no process of this machine listens; 0 stands for any free one. By default it is
-    the default port, or any."""
-    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    for port in ports or (PORT, 0):
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port is free after its last connections
-            try:
-                probe.bind((host.strip("[]"), port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
-    raise IdentityError(f"this machine has no address {host}, or no free port: name another one with --listen")
-
-
 def _check_free(host: str, port: int, asked: str) -> None:
     """Raises RecruitError if nothing can listen there, before a command makes or uses up what it needs once."""
     try:
@@ -133,38 +115,6 @@ def _check_free(host: str, port: int, asked: str) -> None:
     except (OSError, ValueError, OverflowError) as error:  # the last two: of a name, and of a port above 65535
         why = getattr(error, "strerror", None) or error
         raise RecruitError(f"cannot listen at {asked}: {why}; choose another address with --listen") from None
-
-
-def machine_hosts() -> list[str]:
-    """The IPv4 addresses of this machine by which others may reach it: that of the way out, then those of all
-    interfaces. The loopback address if there is no other one."""
-    found = [*_of_way_out(), *_of_interfaces()]
-    return [host for host in dict.fromkeys(found) if not host.startswith(("127.", "169.254.", "0."))] or ["127.0.0.1"]
-
-
-def _of_way_out() -> list[str]:
-    """The address that packets to other networks have. Nothing is sent."""
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # an address that no machine has (RFC 5737)
-        return [str(probe.getsockname()[0])]
-    return []
-
-
-def _of_interfaces() -> list[str]:
-    """The first address of each interface that is up; on Linux."""
-    try:
-        from fcntl import ioctl
-    except ImportError:
-        return []
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            request = struct.pack("256s", name.encode())
-            with suppress(OSError):  # it has no such address
-                (flags,) = struct.unpack_from("H", ioctl(probe, _FLAGS, request), 16)
-                if flags & _UP:
-                    found.append(socket.inet_ntoa(ioctl(probe, _ADDRESS, request)[20:24]))
-    return found
 
 
 def _with_port(host: str, port: int) -> str:

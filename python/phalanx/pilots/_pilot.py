@@ -1,0 +1,228 @@
+"""What all pilots have in common: a grid for the program, executors that an engine starts, and their end."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TypeVar
+
+from phalanx._grids import JoinedHosts
+from phalanx.errors import RecruitError
+from phalanx.members import Member
+from phalanx.pilots._order import Order, check_count, check_seconds
+from phalanx.pilots._own_grid import OwnGrid
+from phalanx.words import CAGES, Cage, check_word
+
+_log = logging.getLogger("phalanx")
+
+#: Seconds between two questions whether an executor has come. A question to the own hub takes some milliseconds.
+_LOOK = 0.05
+#: Seconds between two questions to the engine.
+_ASK = 1.0
+#: Seconds without an executor after which the log says what is waited for.
+_SAY = 5.0
+
+Self = TypeVar("Self", bound="Pilot")
+
+
+class Pilot:
+    """Executors that an existing engine starts, places, starts again and ends: :class:`phalanx.Ssh`,
+    :class:`phalanx.Slurm`, :class:`phalanx.Dask`, :class:`phalanx.Ray`.
+
+    A pilot is a place for a :class:`phalanx.Manager`, which starts and closes it. As a context manager it is started
+    once, and lends its executors to several managers, and to a :class:`phalanx.Grid` for spaces, copies and message
+    passing programs.
+
+    The program gets a grid of its own, whose hub runs in the program's process and whose only user is the program. The
+    engine carries one order to each executor, and nothing else: tasks, messages, tuples and files travel on links
+    between the program and the executors. When the program closes the pilot, or is killed, the executors end.
+
+    Parameters
+    ----------
+    interpreters
+        How many interpreters each executor offers; None: one for each core that the engine gives to it.
+    at_least
+        The number of executors that are waited for. A manager with a contract waits until the contract can be met.
+        Executors that come later are recruited, too.
+    wait
+        Maximum seconds to wait for them.
+    address
+        By which hosts executors reach this machine, if not by all addresses that it has.
+    cage
+        What keeps users' processes there from the rest of the account: ``"none"``, because both are yours;
+        ``"limits"``, ``"files"`` or ``"full"``, as for ``phalanx executor --cage``.
+    export
+        Folders there that copies may read, or read and write: ``"/scratch:rw"``.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Slurm(nodes=2, at_least=2) as pilot:  # doctest: +SKIP
+    ...     print([executor.name for executor in pilot.executors()])
+    ['n1', 'n2']
+    """
+
+    def __init__(
+        self,
+        *,
+        interpreters: int | None,
+        at_least: int,
+        wait: float,
+        address: str | Iterable[str],
+        cage: Cage,
+        export: str | Iterable[str],
+    ) -> None:
+        if interpreters is not None:
+            check_count("interpreters", interpreters)
+        self._at_least = check_count("at_least", at_least)
+        self._wait = check_seconds("wait", wait)
+        self._address = [address] if isinstance(address, str) and address else [*address]
+        check_word("cage", cage, CAGES, RecruitError)
+        self._interpreters, self._cage = interpreters, cage
+        self._export = [export] if isinstance(export, str) else [*export]
+        if wrong := [it for it in self._export if not isinstance(it, str) or it.rpartition(":")[2] not in ("ro", "rw")]:
+            raise RecruitError(f"export is a folder with :ro or :rw, like '/scratch:rw', not {wrong[0]!r:.80}")
+        self._grid: OwnGrid | None = None
+        self._lock = threading.Lock()
+        self._pid = 0
+
+    # The engine's part.
+
+    def _start(self, order: Order) -> None:
+        """Has the engine start the executors. It may still have to find places for them."""
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        """Has the engine end the executors. It is called once, also after a start that has failed."""
+        raise NotImplementedError
+
+    def _failure(self, here: int) -> str | None:
+        """Why no executors will come beside those that are here. None: some may."""
+        raise NotImplementedError
+
+    def _state(self) -> str:
+        """What the engine says of the executors that have not come, for people."""
+        raise NotImplementedError
+
+    # The user's part.
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the engine was asked for executors, and not yet to end them."""
+        return self._grid is not None
+
+    def start(self: Self) -> Self:
+        """Asks the engine for the executors. It does not wait for them.
+
+        Returns
+        -------
+        Pilot
+            This one.
+
+        Raises
+        ------
+        RecruitError
+            The engine is not there, or refuses.
+        """
+        with self._lock:
+            if self._grid is not None:
+                raise RecruitError(f"{self!r} is started already")
+            self._grid, self._pid = OwnGrid(self._address), os.getpid()
+            atexit.register(self.close)
+        try:
+            self._start(Order(self._grid.token(), self._interpreters, self._cage, (*self._export,)))
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def executors(self) -> list[Member]:
+        """The executors that are here now.
+
+        Returns
+        -------
+        list of phalanx.members.Member
+            Their names, addresses, and what their machines have.
+        """
+        return self._started().executors()
+
+    def hosts(self, places: int | None = None) -> JoinedHosts:
+        """Waits for executors, and returns them as machines.
+
+        Parameters
+        ----------
+        places
+            The number of interpreters that they must offer together; None: any.
+
+        Returns
+        -------
+        phalanx.Hosts
+
+        Raises
+        ------
+        RecruitError
+            No executor came in time, or none will come. The error has what the engine says.
+        """
+        grid = self._started()
+        if not self._await(grid, places or 0):
+            raise RecruitError(f"no executor came within {self._wait:g} s: {self._state()}")
+        return grid.hosts()
+
+    def close(self) -> None:
+        """Ends the executors, and the grid of the program. A second call does nothing."""
+        with self._lock:
+            grid, self._grid = self._grid, None
+        if grid is None or os.getpid() != self._pid:
+            return  # a fork has a copy of what is its parent's
+        atexit.unregister(self.close)
+        try:
+            self._end()
+        finally:
+            grid.close()
+
+    def __enter__(self: Self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _started(self) -> OwnGrid:
+        if self._grid is None:
+            raise RecruitError(f"{self!r} is not started: write it in a with statement, or give it to a px.Manager")
+        return self._grid
+
+    def _await(self, grid: OwnGrid, places: int) -> bool:
+        """Waits until enough executors are here, or the time is over. Whether there is any."""
+        began = asked = time.monotonic()
+        said = False
+        while True:
+            here, now = grid.executors(), time.monotonic()
+            if len(here) >= self._at_least and sum(map(_offered, here)) >= places:
+                return True
+            if now - asked >= _ASK:
+                asked = now
+                why = self._failure(len(here))
+                if why is not None and not here:
+                    raise RecruitError(why)
+                if why is not None:
+                    _log.warning("%d of %d executors have come: %s", len(here), self._at_least, why)
+                    return True
+            if now - began >= self._wait:
+                return bool(here)
+            if not said and now - began >= _SAY:
+                said = True
+                _log.warning("waiting for executors, for %.0f s at most: %s", self._wait, self._state())
+            time.sleep(_LOOK)
+
+
+def _offered(member: Member) -> int:
+    """How many interpreters an executor offers, as it says."""
+    word = member.facts.get("interpreters", "")
+    return int(word) if word.isascii() and word.isdigit() and len(word) < 6 else 0

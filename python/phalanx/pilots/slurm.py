@@ -1,0 +1,233 @@
+"""Executors on the nodes of a cluster that Slurm gives."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from phalanx._grids import make_folder, replace
+from phalanx._identities import home
+from phalanx.errors import RecruitError
+from phalanx.pilots._order import Order, check_count, command
+from phalanx.pilots._own_grid import remove_left, write_maker
+from phalanx.pilots._pilot import Pilot
+from phalanx.words import Cage, StrPath
+
+_log = logging.getLogger("phalanx")
+
+#: The folder of orders, in the home folder, which nodes must see.
+FOLDER = "pilots"
+#: Seconds that a command of Slurm's may take. A controller that is busy or away makes it wait.
+_PATIENCE = 60.0
+#: Seconds before the end of an allocation at which Slurm sends SIGTERM, so that work is handed back.
+_BEFORE_END = 30
+#: Bytes and lines that an error shows of what an executor has printed.
+_KEPT, _SHOWN = 4 << 10, 3
+#: Slurm's words for a job that has ended a while ago.
+_FORGOTTEN = "Invalid job id"
+_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+
+
+class Slurm(Pilot):
+    """Executors on the nodes of a cluster that Slurm gives, one in each allocation.
+
+    Each node is an allocation of its own, a task of a job array. So executors begin as nodes become free, and the loss
+    of a node, its preemption or its drain touches no other one. Slurm starts an allocation that it has requeued again.
+    30 seconds before the end of an allocation, its work is handed back.
+
+    The order for the executors, with its secret, is a file that only your account reads, in ``$PHALANX_HOME`` or
+    ``~/.phalanx``. Nodes must see this folder, and the Python of this program. The secret is in no command line, in no
+    environment, and not in the script that Slurm keeps.
+
+    Parameters
+    ----------
+    nodes : int
+        The number of nodes.
+    time : str or float, optional
+        The time limit of each allocation, as Slurm writes it: ``"1:00:00"``, ``"2-0"``, or minutes as a number. By
+        default that of the partition.
+    partition, account : str, optional
+        As for ``sbatch``.
+    cores : int, optional
+        The number of cores of each allocation, which may then share its node with others. By default whole nodes.
+    memory : str, optional
+        The memory of each allocation, as ``sbatch --mem`` takes it.
+    options : str or iterable of str
+        Further options of ``sbatch``, like ``"--gres=gpu:1 --constraint=skylake"``.
+    prologue : str
+        Lines of the shell that run before each executor, like ``"module load cuda"``.
+    folder : path, optional
+        Where the order is, if nodes do not see the home folder.
+    python : str, optional
+        The Python of the nodes that has phalanx. By default that of this program.
+    interpreters : int, optional
+        How many interpreters each executor offers. By default one for each core of its allocation.
+    at_least : int
+        The number of executors that are waited for. Others are recruited as they come. Default: 1.
+    wait : float
+        Maximum seconds to wait for them. Default: 600.
+    address : str or iterable of str
+        By which hosts nodes reach this machine. By default by all addresses that it has.
+    cage : {"none", "limits", "files", "full"}
+        What keeps your processes on the nodes from the rest of your account. Default: ``"none"``.
+    export : str or iterable of str
+        Folders there that copies may read, or read and write, like ``"/scratch:rw"``. Default: none.
+
+    Raises
+    ------
+    RecruitError
+        An option is wrong.
+
+    Examples
+    --------
+    >>> import phalanx as px
+    >>> with px.Manager(px.Slurm(nodes=4, time="1:00:00")) as manager:  # doctest: +SKIP
+    ...     print(sum(manager.map(abs, range(-1000, 0))))
+    500500
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        *,
+        time: str | float | None = None,
+        partition: str | None = None,
+        account: str | None = None,
+        cores: int | None = None,
+        memory: str | None = None,
+        options: str | Iterable[str] = (),
+        prologue: str = "",
+        folder: StrPath | None = None,
+        python: str | None = None,
+        interpreters: int | None = None,
+        at_least: int = 1,
+        wait: float = 600.0,
+        address: str | Iterable[str] = (),
+        cage: Cage = "none",
+        export: str | Iterable[str] = (),
+    ) -> None:
+        super().__init__(
+            interpreters=interpreters, at_least=at_least, wait=wait, address=address, cage=cage, export=export
+        )
+        self._nodes = check_count("nodes", nodes, 65536)
+        if at_least > nodes:
+            raise RecruitError(f"at_least={at_least} is more than nodes={nodes}")
+        self._time = None if time is None else _minutes(time)
+        self._words = [f"--array=0-{nodes - 1}", "--nodes=1", "--ntasks=1", "--requeue", "--job-name=phalanx"]
+        self._words += ["--exclusive"] if cores is None else [f"--cpus-per-task={check_count('cores', cores)}"]
+        self._words += [f"--signal=B:TERM@{_BEFORE_END}"]
+        self._words += [] if self._time is None else [f"--time={self._time}"]
+        for name, value in (("partition", partition), ("account", account), ("mem", memory)):
+            if value is not None:
+                self._words.append(f"--{name}={_word(name, value)}")
+        self._words += shlex.split(options) if isinstance(options, str) else [_word("options", it) for it in options]
+        self._prologue, self._folder, self._python = prologue, folder, python
+        self._job: str | None = None
+        self._orders: Path | None = None
+
+    def _start(self, order: Order) -> None:
+        above = home() / FOLDER if self._folder is None else Path(self._folder).absolute()
+        remove_left(above.glob("slurm-*"))
+        self._orders = above / f"slurm-{self._started().joined.name.rpartition('-')[2]}"
+        make_folder(self._orders)
+        write_maker(self._orders)
+        file = self._orders / "order.json"
+        replace(file, order.line().decode())
+        # The shell becomes the executor: the signals of Slurm are for the shell of the batch script.
+        script = f"#!/bin/sh\n{self._prologue}\nexec {shlex.join([*command(self._python), os.fspath(file)])}\n"
+        output = [f"--output={self._orders}/%a.txt", "--open-mode=append", "--parsable"]
+        told = _call(["sbatch", *output, *self._words], script)
+        self._job = told.strip().partition(";")[0]
+        if not self._job.isdigit():
+            raise RecruitError(f"sbatch has named no job: {told.strip()!r:.200}")
+
+    def _end(self) -> None:
+        job, self._job = self._job, None
+        try:
+            if job is not None:
+                _call(["scancel", job])
+        except RecruitError as error:
+            if _FORGOTTEN not in str(error):
+                _log.warning("the job %s ends when its executors miss this program: %s", job, error)
+        finally:
+            if self._orders is not None:
+                shutil.rmtree(self._orders, ignore_errors=True)
+
+    def _failure(self, here: int) -> str | None:
+        try:
+            left = len(self._queue())
+        except RecruitError:  # a controller that is away for a moment is asked again
+            return None
+        if left > here:
+            return None
+        return (
+            f"the job {self._job} has {f'{left} of {self._nodes} allocations left' if left else 'ended'}{self._said()}"
+        )
+
+    def _state(self) -> str:
+        try:
+            rows = self._queue()
+        except RecruitError as error:
+            return f"the job {self._job} was submitted, and then: {error}"
+        words = dict.fromkeys(f"{state.lower()} ({why})" if why != "None" else state.lower() for state, why in rows)
+        return f"the job {self._job} is {', '.join(words) or 'over'}{self._said()}"
+
+    def _queue(self) -> list[tuple[str, str]]:
+        """The state and the reason of each allocation that has not ended."""
+        words = ["squeue", "--array", "--noheader", "--jobs", str(self._job), "--format", "%T %r"]
+        try:
+            lines = _call(words).splitlines()
+        except RecruitError as error:
+            if _FORGOTTEN in str(error):
+                return []
+            raise
+        return [(state, why) for state, _, why in (line.partition(" ") for line in lines)]
+
+    def _said(self) -> str:
+        """The last lines that an executor has printed, as the end of a sentence."""
+        for file in sorted(self._orders.glob("*.txt")) if self._orders else ():
+            lines = [line for line in file.read_bytes()[-_KEPT:].decode(errors="replace").splitlines() if line.strip()]
+            if lines:
+                shown = "; ".join("".join(c if c.isprintable() else "?" for c in line) for line in lines[-_SHOWN:])
+                return f"; an executor has printed: {shown}"
+        return ""
+
+    def __repr__(self) -> str:
+        return f"Slurm(nodes={self._nodes})"
+
+
+def _call(words: Sequence[str], script: str = "") -> str:
+    """What a command of Slurm's prints. Raises RecruitError if it fails."""
+    if shutil.which(words[0]) is None:
+        raise RecruitError(
+            f"there is no {words[0]} here: run the program where Slurm's commands are, on a login node of the cluster"
+        )
+    try:
+        done = subprocess.run(words, input=script, capture_output=True, text=True, timeout=_PATIENCE, errors="replace")
+    except subprocess.TimeoutExpired:
+        raise RecruitError(f"{words[0]} does not answer within {_PATIENCE:g} s: is slurmctld there?") from None
+    if done.returncode:
+        said = "; ".join(line for line in done.stderr.splitlines() if line.strip())
+        raise RecruitError(f"Slurm refuses: {said or f'{words[0]} has ended with status {done.returncode}'}")
+    return done.stdout
+
+
+def _minutes(time: str | float) -> str:
+    """A time limit as sbatch takes it. Raises RecruitError for another one."""
+    if isinstance(time, str) and _TIME.fullmatch(time):
+        return time
+    if isinstance(time, (int, float)) and not isinstance(time, bool) and 1 <= time < 1e7:
+        return f"{time:.0f}"
+    raise RecruitError(f"time is like '1:00:00', or a number of minutes, not {time!r:.40}")
+
+
+def _word(option: str, value: object) -> str:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise RecruitError(f"{option} is a word for sbatch, not {value!r:.40}")
+    return value

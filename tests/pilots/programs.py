@@ -1,0 +1,33 @@
+"""What the tests of pilots run, and how they look at executors."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def where(number: int) -> str:
+    """The folder of the interpreter's process, which tells interpreters apart, after a moment."""
+    time.sleep(0.02)
+    return str(os.getpid())
+
+
+def executors() -> list[int]:
+    """The processes of this test run that are executors of pilots, without those that they have forked."""
+    mark = f"PHALANX_TEST_RUN={os.environ['PHALANX_TEST_RUN']}".encode()
+    found: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+        if b"pilot" in words[2:5] and words[1:2] == [b"-c"] and mark in environment:
+            found[int(folder.name)] = parent
+    return [process for process, parent in sorted(found.items()) if parent not in found]
