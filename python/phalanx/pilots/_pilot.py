@@ -9,14 +9,16 @@ import threading
 import time
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from phalanx._grids import JoinedHosts
 from phalanx.errors import RecruitError
 from phalanx.members import Member
 from phalanx.pilots._order import Order, check_count, check_seconds
-from phalanx.pilots._own_grid import OwnGrid
 from phalanx.words import CAGES, Cage, check_word
+
+if TYPE_CHECKING:
+    from phalanx.pilots._own_grid import OwnGrid
 
 _log = logging.getLogger("phalanx")
 
@@ -129,6 +131,8 @@ class Pilot:
         RecruitError
             The engine is not there, or refuses.
         """
+        from phalanx.pilots._own_grid import OwnGrid  # most managers have no pilot
+
         with self._lock:
             if self._grid is not None:
                 raise RecruitError(f"{self!r} is started already")
