@@ -623,7 +623,7 @@ class TestMembers:
         assert address in lines[2]
         assert max(map(len, lines)) <= 80
         assert "closed: its" in lines[2]
-        assert "owner uses it" in lines[3]
+        assert "uses it" in lines[3]
         assert "machine" not in lines[0]
 
     def test_json(self) -> None:
