@@ -21,7 +21,7 @@ PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup build demo test test-rust test-python suites check check-code check-format check-lints check-types check-dependencies check-docs docs check-site fix \
-    dist bench-farm bench-grid bench-hub bench-install bench-jobs bench-mpi bench-pilots bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
+    dist bench-comms bench-farm bench-grid bench-hub bench-install bench-jobs bench-mpi bench-pilots bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -85,7 +85,7 @@ fix: setup ## the only target that writes: formats, and repairs what can be repa
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-suites: setup $(VENV)/suites $(VENV)/cpython-tests $(VENV)/mpich-tests $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard ## other libraries' own tests on phalanx: CPython's of executors, joblib's, Dask's, MPICH's, mpi4py's; ARGS="--part", ARGS=joblib
+suites: setup $(VENV)/suites $(VENV)/cpython-tests $(VENV)/distributed-tests $(VENV)/mpich-tests $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard ## other libraries' own tests on phalanx: CPython's of executors, joblib's, Dask's, those of Dask's comms, MPICH's, mpi4py's; ARGS="--part", ARGS=joblib
 	PYTHONPATH=tests $(BIN)/python -m suites.run $(ARGS)
 
 dist: $(VENV)/release ## the wheels and the source distribution in dist/, checked; instant when nothing changed; ARGS="--machine x86_64"
@@ -101,6 +101,9 @@ bench-grid: setup ## a grid with a hub, NATs and a relay, in network namespaces 
 
 bench-jobs: setup ## processes of `true` as jobs of a hub, a second, beside HyperQueue (pip install hyperqueue)
 	$(BIN)/python -m bench.jobs $(ARGS)
+
+bench-comms: setup $(VENV)/peers ## Dask's comms: phalanx:// beside tls://, in one run: a table with ratios
+	$(BIN)/python -m bench.comms $(ARGS)
 
 bench-hub: ## the hub's engine in grids of 10 to 100 000 members: nanoseconds of each kind of event, with ratios
 	python3 -m bench.grid.engine
@@ -241,6 +244,13 @@ $(VENV)/mpi4py-standard: $(VENV)/dependencies | $(VENV)/mpi
 # CPython's own tests, where Debian keeps them in a package of its own too.
 $(VENV)/cpython-tests: $(VENV)/dependencies tests/suites/cpython.py
 	rm -rf $@.new && PYTHONPATH=tests $(BIN)/python -m suites.cpython $@.new
+	rm -rf $@ && mv $@.new $@
+	@touch $@
+
+# The tests of Dask's comms are in its repository only. Where that cannot be reached, they are left out.
+$(VENV)/distributed-tests: $(VENV)/suites tests/suites/distributed_tests.py
+	rm -rf $@.new && mkdir $@.new
+	PYTHONPATH=tests $(BIN)/python -m suites.distributed_tests $@.new || true
 	rm -rf $@ && mv $@.new $@
 	@touch $@
 

@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from suites import distributed_tests
+
 HERE = Path(__file__).parent
 TOP = HERE.parents[1]
 COUNTS = TOP / "target" / "suites"
@@ -50,12 +52,14 @@ def suites() -> dict[str, Suite]:
     frame = [f"{dask}/dataframe/tests/test_{name}.py" for name in FRAME.split()]
     futures = [str(HERE / "executor_tests.py")]
     calls = [f"{joblib}/test/test_parallel.py"]
+    comms = distributed_tests.files()
     programs = [str(HERE / "mpich_tests.py")]
     bindings = [str(HERE / "mpi4py_tests.py")]
     return {
         "cpython": Suite(f"CPython {sys.version_info.major}.{sys.version_info.minor}", futures, futures),
         "joblib": Suite(f"joblib {version('joblib')}", calls, calls, "suites.joblib_plugin"),
         "dask": Suite(f"Dask {version('dask')}", [bag, delayed, *array, *frame], [bag, delayed], "suites.dask_plugin"),
+        "distributed": Suite(f"distributed {version('distributed')}", comms, comms, "suites.comm_plugin"),
         "mpich": Suite("MPICH", programs, programs, "suites.mpich_plugin", MPICH_PART),
         "mpi4py": Suite(f"mpi4py {version('mpi4py')}", bindings, bindings, None, "collective or windows"),
     }
@@ -87,13 +91,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", action="store_true", help="what fits into ten minutes on two cores")
     parser.add_argument("-k", help="as pytest's: only tests with this in their names")
-    parser.add_argument("names", nargs="*", metavar="suite", help="cpython, joblib, dask, mpich or mpi4py")
+    parser.add_argument("names", nargs="*", metavar="suite", help="cpython, joblib, dask, distributed, mpich or mpi4py")
     options = parser.parse_args()
     known = suites()
     if unknown := set(options.names) - known.keys():
         parser.error(f"{', '.join(sorted(unknown))} is none of {', '.join(known)}")
     worst, lines = 0, ["| suite | " + " | ".join(KINDS) + " |", "|---" * (1 + len(KINDS)) + "|"]
     for name in options.names or known:
+        if not known[name].files:
+            lines.append(f"| {known[name].title} | its tests are not here |")
+            continue
         more = ["-k", options.k] if options.k else []
         code, counts = run(name, known[name], part=options.part, more=more)
         worst = max(worst, code)

@@ -45,7 +45,7 @@ def read(path: Path) -> Iterator[Entry]:
 def name_of(item: pytest.Item) -> str:
     """The name of a test in a table: its file, as it is imported, and the rest of pytest's name."""
     file = str(item.path)
-    for root in ("site-packages/", "suites/"):
+    for root in ("site-packages/", "suites/", "distributed-tests/"):
         file = file.rpartition(root)[2]
     return f"{file}::{item.nodeid.partition('::')[2]}"
 

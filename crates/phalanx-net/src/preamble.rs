@@ -24,6 +24,7 @@ const HUB: u8 = 12;
 const RELAY: u8 = 13;
 const HUBS: u8 = 14;
 const CONTENT: u8 = 15;
+const COMM: u8 = 16;
 
 /// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +80,12 @@ pub enum Preamble {
     },
     /// A member that brings contents of jobs to a hub, or fetches some.
     Content,
+    /// A process of a program of Dask that connects to another one. With `shakes`, both ends prove their identity. Otherwise the
+    /// operating system has confirmed that both run as the same user.
+    Comm {
+        /// Whether a handshake follows.
+        shakes: bool,
+    },
 }
 
 impl Preamble {
@@ -113,6 +120,7 @@ impl Preamble {
             Preamble::Hub => (HUB, [0; 16]),
             Preamble::Hubs => (HUBS, [0; 16]),
             Preamble::Content => (CONTENT, [0; 16]),
+            Preamble::Comm { shakes } => (COMM, [u8::from(shakes); 16]),
             Preamble::Relay { token } => (RELAY, token),
             Preamble::Stream { token, number } => {
                 let bytes = [&token[..], &number.to_le_bytes()].concat();
@@ -141,6 +149,7 @@ impl Preamble {
             (true, CONTROL) => Some(Preamble::Control),
             (true, DATA) => Some(Preamble::Data { token }),
             (true, SPACE) => Some(Preamble::Space { shakes: token != [0; 16] }),
+            (true, COMM) => Some(Preamble::Comm { shakes: token != [0; 16] }),
             (true, REPLICA) => Some(Preamble::Replica),
             (true, RANKS) => Some(Preamble::Ranks),
             (true, FILES) => Some(Preamble::Files),
@@ -170,7 +179,7 @@ impl Preamble {
 mod tests {
     use super::*;
 
-    const ALL: [Preamble; 17] = [
+    const ALL: [Preamble; 19] = [
         Preamble::Control,
         Preamble::Data { token: [1; 16] },
         Preamble::Space { shakes: true },
@@ -188,6 +197,8 @@ mod tests {
         Preamble::Relay { token: [7; 16] },
         Preamble::Hubs,
         Preamble::Content,
+        Preamble::Comm { shakes: true },
+        Preamble::Comm { shakes: false },
     ];
 
     #[test]

@@ -707,6 +707,7 @@ impl Service {
             Wanted::Hubs => self.hub()?.serve_hub(peer),
             Wanted::Relay { token } => self.hub()?.serve_relayed(peer, token),
             Wanted::Content => self.hub()?.serve_contents(peer),
+            Wanted::Comm { .. } => Err(refused("this is an executor, and no process of Dask")),
             Wanted::Space { shakes } => match &self.spaces {
                 Some(spaces) => spaces.serve(peer, shakes),
                 None => Err(refused("no spaces are served here")),

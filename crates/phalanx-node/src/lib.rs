@@ -6,6 +6,8 @@
 
 pub mod asked;
 pub mod cage;
+#[cfg(unix)]
+pub mod comm;
 pub mod connect;
 pub mod contents;
 pub mod delegated;

@@ -387,7 +387,7 @@ fn unknown(error: KnownError) -> PyErr {
 }
 
 /// Reads an identity file: that of a user, or of another member of the grid.
-fn to_member(text: &str) -> Result<(Role, Member), IdentityError> {
+pub fn to_member(text: &str) -> Result<(Role, Member), IdentityError> {
     match Member::parse(text, Role::User) {
         Err(IdentityError::Role { is, .. }) => {
             let role: Role = is.parse().map_err(IdentityError::Damaged)?;

@@ -3,6 +3,7 @@
 mod asked;
 mod bsp;
 mod buffers;
+mod comm;
 mod errors;
 mod executor;
 mod files;
@@ -30,6 +31,11 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffers::Region>()?;
     module.add_class::<bsp::Bsp>()?;
+    module.add_class::<comm::Bells>()?;
+    module.add_class::<comm::Comm>()?;
+    module.add_class::<comm::CommDialling>()?;
+    module.add_class::<comm::CommListener>()?;
+    module.add_class::<comm::CommRules>()?;
     module.add_class::<executor::Executor>()?;
     module.add_function(wrap_pyfunction!(executor::cores, module)?)?;
     module.add_function(wrap_pyfunction!(executor::gpus, module)?)?;

@@ -10,6 +10,7 @@
 //! Every length is checked against a limit before anything is allocated. The lengths of parts of a body are checked
 //! against the body before it is sliced.
 
+pub mod comm;
 pub mod files;
 pub mod hub;
 pub mod job_records;

@@ -6,11 +6,15 @@
 
 mod finisher;
 mod reader;
+#[cfg(unix)]
+mod readers;
 mod spin;
 mod writer;
 
 pub use finisher::Finisher;
 pub use reader::Reader;
+#[cfg(unix)]
+pub use readers::{Attended, Readers, Receiver};
 
 use crate::blocks::{Opener, Sealer, carried};
 use crate::forks::Owner;

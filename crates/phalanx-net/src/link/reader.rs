@@ -198,7 +198,11 @@ impl Reader {
     }
 
     /// Reads until the socket is empty, or until `goes_on` returns false after a read.
-    fn read_while(&mut self, goes_on: impl Fn() -> bool, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
+    pub fn read_while(
+        &mut self,
+        goes_on: impl Fn() -> bool,
+        on_frame: &mut impl FnMut(Frame),
+    ) -> Result<(), LinkError> {
         loop {
             if self.link.is_closed() {
                 return Err(LinkError::Closed);

@@ -1,5 +1,7 @@
 //! A connected stream socket: TCP to other machines, a unix socket pair to processes of this one.
 
+#[cfg(unix)]
+mod bell;
 mod line;
 mod listener;
 #[cfg(unix)]
@@ -8,6 +10,8 @@ mod waker;
 #[cfg(not(unix))]
 mod without;
 
+#[cfg(unix)]
+pub use bell::Bell;
 pub use listener::Listener;
 #[cfg(target_os = "linux")]
 pub(crate) use unix::wait_for_events;
@@ -77,6 +81,11 @@ impl Socket {
     /// The other end's address; an error where it has none.
     pub fn peer(&self) -> io::Result<SocketAddr> {
         self.raw.peer_addr()?.as_socket().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// This end's address; an error where it has none.
+    pub fn here(&self) -> io::Result<SocketAddr> {
+        self.raw.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// The address of this machine that connections to `to` have. No packet is sent. An error where there is no way there.

@@ -24,6 +24,7 @@ pub enum Wanted {
     Hubs,
     Relay { token: [u8; 16] },
     Content,
+    Comm { shakes: bool },
 }
 
 impl Wanted {
@@ -46,6 +47,7 @@ impl Wanted {
             Preamble::Hubs => Wanted::Hubs,
             Preamble::Relay { token } => Wanted::Relay { token },
             Preamble::Content => Wanted::Content,
+            Preamble::Comm { shakes } => Wanted::Comm { shakes },
         }))
     }
 

@@ -275,6 +275,7 @@ impl Server {
             Wanted::Join | Wanted::Hub | Wanted::Hubs | Wanted::Relay { .. } | Wanted::Content => {
                 Err(refused("this is no hub, only spaces are served"))
             }
+            Wanted::Comm { .. } => Err(refused("this is no process of Dask, only spaces are served")),
         };
         let door = Door::open(listeners, member, Box::new(serve), log)?;
         Ok(Server { service, door, address, path: Mutex::new(path) })
@@ -331,7 +332,7 @@ pub(crate) fn listen_at_path(address: &SocketAddr, listeners: &mut Vec<Listener>
             Some(path)
         }
         Err(error) => {
-            log.warning(format!("this machine's processes reach spaces over the network only: {error}"));
+            log.warning(format!("this machine's processes reach this server over the network only: {error}"));
             None
         }
     }
