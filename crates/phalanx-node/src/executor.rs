@@ -81,8 +81,8 @@ const BETWEEN_WAITS: Duration = Duration::from_secs(1);
 const LEAST_REQUESTS: usize = 64;
 
 type Token = [u8; 16];
-/// The address that the data link must come from, and the interpreter that waits for it.
-type Expected = (IpAddr, Arc<Mutex<Process>>);
+/// The address that a data link without a handshake must come from, and the interpreter that waits for it.
+type Expected = (Option<IpAddr>, Arc<Mutex<Process>>);
 
 /// What an executor offers, and to which users.
 #[derive(Debug, Clone, Default)]
@@ -728,7 +728,7 @@ impl Service {
     fn pass_on(&self, token: Token, peer: &Peer) -> io::Result<()> {
         let expected = lock(&self.common.expecting).remove(&token);
         let (from, process) = expected.ok_or_else(|| refused("an unknown token"))?;
-        if peer.from != Some(from) {
+        if from.is_some() && peer.from != from {
             return Err(refused("a token from another machine than it was given to"));
         }
         lock(&process).give(&peer.socket)
@@ -978,7 +978,9 @@ impl Service {
         let process = Process::start(&self.options.command, &begin, Some(&bars))?;
         let metered = self.common.meter.begin(&session.known, What::Interpreters, vec![process.number()]);
         let process = Arc::new(Mutex::new(process));
-        lock(&self.common.expecting).insert(token, (session.from, process.clone()));
+        // A handshake proves the user, whose links may come by different ways: one through a hub, and the next one directly.
+        let from = (!levels.need_handshake()).then_some(session.from);
+        lock(&self.common.expecting).insert(token, (from, process.clone()));
         lock(&session.interpreters)
             .insert(request, Started { process, metered, token, level: levels.base, _place: place });
         Ok((token, own.certificate.to_vec()))

@@ -294,10 +294,11 @@ impl Service {
     pub fn serve_stream(&self, mut peer: Peer, token: Token, number: u32) -> io::Result<()> {
         let gathering =
             lock(&self.transfers).waiting.get(&token).cloned().ok_or_else(|| refused("an unknown token"))?;
-        if peer.from != Some(gathering.from) {
+        let level = gathering.protection.level;
+        // A handshake proves the user, whose links may come by different ways: one through a hub, and the next one directly.
+        if level == Level::Clear && peer.from != Some(gathering.from) {
             return Err(refused("a token from another machine than it was given to"));
         }
-        let level = gathering.protection.level;
         let shaken = match level {
             Level::Clear => None,
             level => {
