@@ -61,16 +61,15 @@ impl Message {
     }
 }
 
+/// A frame that is to be sent: its start, and its body in pieces.
+pub type Encoded = (Vec<u8>, Vec<Bytes>);
+
 /// Encodes a message: the start and the body of the frame of each part. A part has as many pieces as `counts` says. `aligned`: the
 /// piece of the first part that begins at a multiple of [`ALIGNMENT`] in the receiver's memory.
 ///
 /// # Errors
 /// There are more than [`MOST_PIECES`], or the counts do not add up to the pieces.
-pub fn encode_message(
-    pieces: Vec<Bytes>,
-    counts: &[usize],
-    aligned: Option<usize>,
-) -> Result<Vec<(Vec<u8>, Vec<Bytes>)>, WireError> {
+pub fn encode_message(pieces: Vec<Bytes>, counts: &[usize], aligned: Option<usize>) -> Result<Vec<Encoded>, WireError> {
     let count = u32::try_from(pieces.len()).ok().filter(|count| *count <= MOST_PIECES).ok_or(WireError::Lengths)?;
     if counts.is_empty() || counts.iter().sum::<usize>() != pieces.len() {
         return Err(WireError::Lengths);
