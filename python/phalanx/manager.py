@@ -204,6 +204,10 @@ class Manager(Executor):
         dashboard: bool | int = False,
         traces: bool = False,
     ) -> None:
+        if contract is not None and not isinstance(contract, ParDegree | Throughput | Deadline):
+            raise ContractError(
+                f"{contract!r} is no contract: write px.ParDegree(n), px.Throughput(rate) or px.Deadline(seconds)"
+            )
         where, self._return = lent(where, interpreters_of(contract))
         if delegate is not None:
             check_word("delegate", delegate, DELEGATES, PhalanxError)
@@ -214,10 +218,6 @@ class Manager(Executor):
         words = reach.words()
         if weaker := _native.weaker(words):
             _log.warning("links may be weaker than by default: %s", "; ".join(weaker))
-        if contract is not None and not isinstance(contract, ParDegree | Throughput | Deadline):
-            raise ContractError(
-                f"{contract!r} is no contract: write px.ParDegree(n), px.Throughput(rate) or px.Deadline(seconds)"
-            )
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         prologue = None if initializer is None else stage_code((initializer, tuple(initargs)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -48,6 +50,12 @@ def run(tmp_path: Path, home: Path, eventually: Eventually) -> Iterator[Process]
     for process in started:
         with suppress(ProcessLookupError):
             process.kill()
+    with suppress(AssertionError):
+        eventually(lambda: not processes().keys() - before.keys(), timeout=20, what="the end of Ray")
+    left = [pid for name, pid in processes().items() if name not in before]
+    for pid in left:  # Ray's own agents may outlive a program that was killed
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     eventually(lambda: not processes().keys() - before.keys(), timeout=60, what="the end of Ray")
 
 
@@ -67,10 +75,13 @@ def test_executors_end_when_the_program_is_killed(run: object, eventually: Event
     eventually(lambda: not executors(), timeout=60, what="the end of the executors")
     # Ray has killed them, so that their folders are left for the next executor that starts, and the grid's for the next
     # program.
-    left = [*Path(os.environ["TMPDIR"]).glob("phalanx-*")]
+    folder = Path(os.environ["TMPDIR"])
+    left = [*folder.glob("phalanx-pilot-*"), *folder.glob("phalanx-grid-*")]
     assert len(left) == 3
     remove_left(left)
-    assert not any(folder.exists() for folder in left)
+    assert not any(one.exists() for one in left)
+    for programs in folder.glob("phalanx-programs-of-user-*"):  # what an executor that starts removes
+        shutil.rmtree(programs)
 
 
 def test_without_ray_the_error_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,9 @@ impl Running {
 
     /// Begins the next token. Returns false if there is none.
     pub fn begin(&self) -> bool {
+        if let Some(clock) = &self.clock {
+            clock.began.store(0, Ordering::SeqCst); // so that the time of the token before counts for no other one
+        }
         let next = |word| (begun(word) < most(word)).then_some(word + (1 << 32));
         let has_begun = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok();
         if let Some(clock) = self.clock.as_deref().filter(|_| has_begun) {
@@ -75,6 +78,17 @@ impl Running {
         let clock = self.clock.as_deref()?;
         let began = clock.began.load(Ordering::Acquire);
         (began > 0).then(|| clock.timeout.saturating_sub(Duration::from_nanos(clock.now().saturating_sub(began))))
+    }
+
+    /// The token that is late, if one is. Its clock stops, so that it is told once.
+    pub fn late(&self) -> Option<u32> {
+        let clock = self.clock.as_deref()?;
+        let began = clock.began.load(Ordering::SeqCst);
+        if began == 0 || Duration::from_nanos(clock.now().saturating_sub(began)) < clock.timeout {
+            return None;
+        }
+        let at = self.at()?;
+        clock.began.compare_exchange(began, 0, Ordering::SeqCst, Ordering::SeqCst).ok().map(|_| at)
     }
 
     /// The timeout of its tokens, if it has one.

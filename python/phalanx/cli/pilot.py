@@ -115,10 +115,10 @@ class _Signals:
     """Hears of the end from the beginning on: SIGTERM, SIGINT, or the end of standard input."""
 
     def __init__(self) -> None:
-        self.ended = threading.Event()
+        self._input_ended = threading.Event()
         self.why = ""
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, _: self._end(signal.Signals(number).name))
+            signal.signal(number, self._hear)
 
     def end_with_input(self) -> None:
         """Also ends with standard input, of which one line was read."""
@@ -127,11 +127,16 @@ class _Signals:
     def _read(self) -> None:
         while os.read(0, 4096):
             pass
-        self._end("the program has ended")
+        self.why = self.why or "the program has ended"
+        self._input_ended.set()
 
-    def _end(self, why: str) -> None:
-        self.why = self.why or why
-        self.ended.set()
+    def _hear(self, number: int, _: object) -> None:
+        """Sets no event: its lock may be held by the code that the signal has interrupted."""
+        self.why = self.why or signal.Signals(number).name
+
+    def wait(self, seconds: float) -> bool:
+        """Waits for the end, for a while. Whether it has come."""
+        return bool(self.why) or self._input_ended.wait(seconds) or bool(self.why)
 
 
 def _read(order: str) -> bytes:
@@ -148,7 +153,7 @@ def _until_end(service: _native.Executor, signals: _Signals, silence: float, end
     """Waits until the executor is to end. Returns why."""
     heard = time.monotonic()
     looked = heard
-    while not signals.ended.wait(_LOOK):
+    while not signals.wait(_LOOK):
         now = time.monotonic()
         if (service.hub_status or "").startswith(_KNOWN):
             heard = now

@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import socket
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -138,9 +139,11 @@ def remove_left(folders: Iterable[Path]) -> None:
     """Removes those of these folders of this account whose makers, processes of this machine, have ended."""
     for folder in folders:
         with suppress(OSError, ValueError):
+            found = folder.lstat()  # first: in a folder of another account, a pipe could keep the reader for ever
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+                continue
             host, pid = (folder / _MAKER).read_text().split()
-            is_ours = folder.stat().st_uid == os.geteuid() and not folder.is_symlink()
-            if is_ours and host == socket.gethostname() and not _runs(int(pid)):
+            if host == socket.gethostname() and not _runs(int(pid)):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

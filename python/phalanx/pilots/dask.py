@@ -16,7 +16,7 @@ from phalanx.words import Cage
 _log = logging.getLogger("phalanx")
 
 #: Schemes of Dask's addresses whose links are protected, or do not leave the machine.
-_PROTECTED = ("inproc://", "tls://", "wss://", "ucxx+tls://")
+_PROTECTED = ("inproc://", "phalanx://", "tls://", "wss://", "ucxx+tls://")
 #: Hosts of addresses that do not leave this machine.
 _HERE = ("127.", "localhost", "[::1]")
 

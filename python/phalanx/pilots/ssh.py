@@ -22,7 +22,7 @@ from phalanx.words import Cage
 _FIND = (
     'for it in "$1" "${XDG_DATA_HOME:-$HOME/.local/share}"/phalanx/environment-*/bin/python; do '
     '[ -x "$it" ] || it=$(command -v "$it") || continue; '
-    '"$it" -c "import phalanx" 2>/dev/null && exec "$it" -c "$2" pilot -; done; '
+    '"$it" -c "import sys; sys.path.pop(0); import phalanx.cli" 2>/dev/null && exec "$it" -c "$2" pilot -; done; '
     'echo "no Python here has phalanx ($1)" >&2; exit 127'
 )
 #: The exit status of ssh when it cannot connect, and of the script when there is no phalanx.
@@ -151,7 +151,12 @@ class Ssh(Pilot):
             if self._closing.is_set():
                 return
             began = time.monotonic()
-            code, said = self._run(machine, order._replace(name=f"{name}-{times}" if times else name))
+            try:
+                code, said = self._run(machine, order._replace(name=f"{name}-{times}" if times else name))
+            except OSError as error:  # this machine starts no further process
+                self._failures[machine] = f"ssh cannot be started here: {error}"
+                self._given_up.add(machine)
+                return
             if self._closing.is_set():
                 return
             lasted = time.monotonic() - began
@@ -181,7 +186,7 @@ class Ssh(Pilot):
                 self._until_end(process)
             finally:
                 if process.stdin is not None:
-                    with suppress(OSError):
+                    with suppress(OSError, ValueError):
                         process.stdin.close()
                 self._running.pop(machine, None)
             return process.returncode, _end_of(said)
@@ -189,7 +194,7 @@ class Ssh(Pilot):
     @staticmethod
     def _feed(process: subprocess.Popen[bytes], order: Order) -> None:
         assert process.stdin is not None
-        with suppress(OSError):  # what it says instead of reading tells why
+        with suppress(OSError, ValueError):  # what it says instead of reading tells why; the pilot may be closed
             process.stdin.write(order.line())
             process.stdin.flush()
 
@@ -200,7 +205,7 @@ class Ssh(Pilot):
                 process.wait(0.2)
         if process.poll() is None:
             if process.stdin is not None:
-                with suppress(OSError):
+                with suppress(OSError, ValueError):
                     process.stdin.close()
             try:
                 process.wait(_PATIENCE)

@@ -45,7 +45,7 @@ impl Engine {
         self.now = now;
         let mut firings = Vec::new();
         for (id, interpreter) in &mut self.interpreters {
-            let own = interpreter.in_flight.iter_mut().filter(|it| it.work.run == run && it.race != Race::Lost);
+            let own = interpreter.in_flight.iter_mut().filter(|it| it.work.run == run);
             for firing in own {
                 firing.stop_at = Some(now + GRACE);
                 firings.push((*id, firing.id));
@@ -59,7 +59,7 @@ impl Engine {
     pub(super) fn stop_what_is_closed(&mut self, now: Duration) {
         let late = self.interpreters.iter_mut().filter_map(|(id, interpreter)| {
             let head = interpreter.in_flight.front_mut().filter(|head| head.stop_at.is_some_and(|at| at <= now))?;
-            head.stop_at = None;
+            head.stop_at = Some(now + GRACE); // the request may come just before the token begins
             Some((*id, head.id))
         });
         let late: Vec<_> = late.collect();

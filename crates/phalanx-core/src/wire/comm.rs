@@ -45,6 +45,11 @@ impl Message {
         self.parts.iter().map(|part| part.len() as u64).sum()
     }
 
+    /// Bytes of memory that the message takes.
+    pub fn held(&self) -> u64 {
+        self.bytes() + (WORD * self.lengths.len() + size_of::<Bytes>() * self.parts.len()) as u64
+    }
+
     /// The pieces of each part, as ranges in it.
     pub fn pieces(&self) -> Vec<Vec<Range<usize>>> {
         let mut lengths = self.lengths.iter().map(|length| *length as usize).peekable();
@@ -123,7 +128,7 @@ impl Gathering {
     pub fn take(&mut self, header: &[u8], body: Bytes) -> Result<Option<Message>, WireError> {
         let part = match (decode(header)?, self.missing > 0) {
             (Part::First { pieces, padding }, false) => self.begin(pieces, padding, body)?,
-            (Part::Next, true) => body,
+            (Part::Next, true) if !body.is_empty() => body, // endless empty parts would take memory
             _ => return Err(WireError::NoMessage),
         };
         self.missing = self.missing.checked_sub(part.len() as u64).ok_or(WireError::Lengths)?;

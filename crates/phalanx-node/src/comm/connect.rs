@@ -3,7 +3,7 @@
 use super::{Bells, Comm, NEXT, Rules};
 use crate::delegated;
 use crate::dial::{printable, why_unreachable};
-use phalanx_core::level::{Agreed, Conflict, LevelSet};
+use phalanx_core::level::{Agreed, Conflict, LevelSet, Levels};
 use phalanx_net::address::Address;
 use phalanx_net::dial::{Dialled, Expected, Failure, Introduced, Judge, dial, look_up};
 use phalanx_net::identity::{IdentityError, Member, Role};
@@ -114,7 +114,7 @@ fn dial_own(target: &SocketAddr) -> Option<Dialled> {
 /// The system has confirmed that the process there is this user's own. A handshake follows only if the policy asks for it.
 fn local(dialled: Dialled, address: &Address, connect: &Connect, bells: &Arc<Bells>) -> Result<Comm, CommError> {
     let there = connect.rules.policy.place(None, Role::Executor.name());
-    let agreed = connect.rules.policy.agree(&there, [LevelSet::EVERY; 3])?;
+    let agreed = as_data(connect.rules.policy.agree(&there, [LevelSet::EVERY; 3])?);
     if agreed.levels.need_handshake() {
         return prove(dialled, address, connect, bells);
     }
@@ -133,7 +133,7 @@ fn prove(dialled: Dialled, address: &Address, connect: &Connect, bells: &Arc<Bel
         false => Expected::Judged(&client, &awaited),
     };
     let there = connect.rules.policy.place(dialled.address.map(|address| address.ip()), Role::Executor.name());
-    let decide = |theirs| connect.rules.policy.agree(&there, theirs).map(|agreed| (agreed.levels, agreed));
+    let decide = |theirs| connect.rules.policy.agree(&there, theirs).map(as_data).map(|agreed| (agreed.levels, agreed));
     let open = |it: Introduced, agreed: Agreed| {
         let name = it.name().map_err(io::Error::other)?;
         Comm::open(it.socket, it.shaken, &connect.rules, Some(name), Some(agreed), bells)
@@ -146,6 +146,13 @@ fn prove(dialled: Dialled, address: &Address, connect: &Connect, bells: &Arc<Bel
         }
         Err(Failure::Failed(error)) => Err(unreachable(address, &error)),
     }
+}
+
+/// The same level for all frames, because all that Dask sends counts as data.
+fn as_data(mut agreed: Agreed) -> Agreed {
+    let data = agreed.levels.data;
+    agreed.levels = Levels { base: data, data, code: data };
+    agreed
 }
 
 /// Whether the handshake failed because the certificate that the peer has shown is none of this grid. The words are rustls'.

@@ -88,11 +88,13 @@ impl Drop for CommListener {
 impl Accepted {
     fn accept(&self, mut peer: Peer, shakes: bool) -> io::Result<()> {
         let policy = &self.rules.policy;
-        let place = policy.place(peer.from, Role::User.name());
-        let offered = Mark::ALL.map(|mark| match peer.from {
-            Some(_) => policy.offered(&place, mark),
-            None => policy.allowed(&place, mark),
-        });
+        let from = peer.from;
+        let place = policy.place(from, Role::User.name());
+        let offers = |place: &_| match from {
+            Some(_) => policy.offered(place, Mark::Data),
+            None => policy.allowed(place, Mark::Data),
+        };
+        let offered = [offers(&place); 3]; // all that Dask sends counts as data
         let (shaken, name) = match (shakes, &self.member) {
             (false, _) => {
                 check_own(&peer)?;
@@ -107,6 +109,13 @@ impl Accepted {
                     return Err(refused(format!("{name} has the role {}", role.name())));
                 }
                 self.rules.check(member, &name).map_err(refused)?;
+                // Rules may ask for more of the role that the peer has proved.
+                let level = shaken.levels.of(Mark::Data);
+                if !offers(&policy.place(from, role.name())).contains(level) {
+                    return Err(refused(format!(
+                        "a link at the level {level}, which the policy does not allow for {name}"
+                    )));
+                }
                 (Some(shaken), Some(name))
             }
             (true, None) => {

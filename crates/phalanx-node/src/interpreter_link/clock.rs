@@ -23,6 +23,8 @@ impl Clock {
         let own = until.clone();
         let look = move || {
             loop {
+                // A firing that begins during the look wakes the thread.
+                own.store(u64::MAX, Ordering::SeqCst);
                 let wait = inbox.look_at_clock(&link);
                 own.store(wait.map_or(u64::MAX, |wait| nanoseconds(base.elapsed() + wait)), Ordering::SeqCst);
                 match wait {

@@ -105,15 +105,14 @@ impl Inbox {
         let queue = lock(&self.queue);
         let running = queue.running.as_ref()?;
         let timeout = running.timeout()?;
-        match (running.left(), running.at()) {
-            (Some(left), Some(at)) if left.is_zero() => {
-                running.pause(); // it is told once
+        match running.late() {
+            Some(at) => {
                 stop(link, running.firing, at);
                 drop(queue);
                 link.flush_heads();
                 Some(timeout)
             }
-            (left, _) => Some(left.unwrap_or(timeout).max(SHORTEST)),
+            None => Some(running.left().unwrap_or(timeout).max(SHORTEST)),
         }
     }
 

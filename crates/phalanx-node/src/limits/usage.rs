@@ -59,13 +59,19 @@ fn memory_of(process: u32) -> [u64; 2] {
     [(kilobytes("RssAnon") + kilobytes("VmSwap")) << 10, kilobytes("RssShmem") << 10]
 }
 
-/// Bytes that a program's processes have written to disks, with those that have ended. Files in memory do not count.
+/// Bytes that a program's processes have written to disks, with those whose ends they have waited for. Files in memory do not count.
+/// [`UNKNOWN`]: a process hides its count.
 pub fn written(keeper: Pid) -> u64 {
+    let keeper = keeper.as_raw_nonzero().get() as u32;
     let written = |process: u32| -> u64 {
-        let counts = fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
-        counts.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok()).unwrap_or(0)
+        match fs::read_to_string(format!("/proc/{process}/io")) {
+            Ok(counts) => counts.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok()).unwrap_or(0),
+            // The keeper is a fork of the executor, which hides its own.
+            Err(error) if is_hidden(&error) && process != keeper && ending::lives(process) => UNKNOWN,
+            Err(_) => 0,
+        }
     };
-    let (mut sum, mut left) = (0u64, vec![keeper.as_raw_nonzero().get() as u32]);
+    let (mut sum, mut left) = (0u64, vec![keeper]);
     while let Some(process) = left.pop() {
         sum = sum.saturating_add(written(process));
         left.extend(ending::threads(process).flat_map(|thread| ending::children(process, thread)));

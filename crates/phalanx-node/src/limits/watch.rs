@@ -5,7 +5,8 @@ use super::program::Program;
 use super::usage::{self, Used};
 use crate::cgroups::Controller;
 use phalanx_net::sync::lock;
-use std::collections::HashMap;
+use rustix::process::Pid;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -38,6 +39,7 @@ pub fn begin(limiter: &Arc<Limiter>) -> io::Result<()> {
 
 fn run(limiter: &Weak<Limiter>) {
     let mut folders = (Instant::now(), PAUSE_FOLDERS);
+    let mut hidden = HashSet::new();
     while let Some(limiter) = limiter.upgrade() {
         let programs = limiter.living();
         if programs.is_empty() {
@@ -50,7 +52,7 @@ fn run(limiter: &Weak<Limiter>) {
         if folders.0.elapsed() >= folders.1 && limiter.limits.disk.is_some() {
             let began = Instant::now();
             limiter.look_at_folders(&programs);
-            look_at_disks(&programs);
+            look_at_disks(&programs, &mut hidden);
             folders = (Instant::now(), (began.elapsed() * RATIO).max(PAUSE_FOLDERS));
         }
         drop(limiter);
@@ -128,18 +130,24 @@ impl Limiter {
     }
 }
 
-/// Ends the program that has written most to a disk that is nearly full.
-fn look_at_disks(programs: &[Program]) {
+/// Ends the program that has written most to a disk that is nearly full. `hidden`: the keepers of programs that hid their counts at the
+/// last look. A process does so for a moment while it starts.
+fn look_at_disks(programs: &[Program], hidden: &mut HashSet<Pid>) {
     let left = |program: &Program| left_on_full_disk(program.folders.first()?);
     let on_full: Vec<(&Program, u64)> =
         programs.iter().filter(|it| it.lives()).filter_map(|it| Some((it, left(it)?))).collect();
-    let written = on_full.iter().map(|(program, left)| (usage::written(program.keeper), program, left));
-    if let Some((most, program, left)) = written.max_by_key(|(written, ..)| *written).filter(|(most, ..)| *most > FEW) {
-        program.end(format!(
-            "ended, because the disk of its machine is nearly full ({} left), and its program had written most: {}",
-            bytes(*left),
-            bytes(most)
-        ));
+    let mut written: Vec<(u64, &Program, u64)> =
+        on_full.iter().map(|(program, left)| (usage::written(program.keeper), *program, *left)).collect();
+    let hides = written.iter().filter(|(count, ..)| *count == usage::UNKNOWN).map(|(_, program, _)| program.keeper);
+    let before = std::mem::replace(hidden, hides.collect());
+    written.retain(|(count, program, _)| *count != usage::UNKNOWN || before.contains(&program.keeper));
+    if let Some((most, program, left)) = written.into_iter().max_by_key(|(count, ..)| *count).filter(|it| it.0 > FEW) {
+        let wrote = match most {
+            usage::UNKNOWN => "its program hides how much it has written".to_owned(),
+            most => format!("its program had written most: {}", bytes(most)),
+        };
+        program
+            .end(format!("ended, because the disk of its machine is nearly full ({} left), and {wrote}", bytes(left)));
     }
 }
 
