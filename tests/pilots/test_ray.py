@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -52,11 +53,18 @@ def run(tmp_path: Path, home: Path, eventually: Eventually) -> Iterator[Process]
             process.kill()
     with suppress(AssertionError):
         eventually(lambda: not processes().keys() - before.keys(), timeout=20, what="the end of Ray")
-    left = [pid for name, pid in processes().items() if name not in before]
-    for pid in left:  # Ray's own agents may outlive a program that was killed
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    eventually(lambda: not processes().keys() - before.keys(), timeout=60, what="the end of Ray")
+    quiet_since = time.monotonic()
+
+    def is_quiet() -> bool:
+        """Ends Ray's agents, which outlive a program that was killed, and are seen once their parent has ended."""
+        nonlocal quiet_since
+        for pid in [pid for name, pid in processes().items() if name not in before]:
+            quiet_since = time.monotonic()
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return time.monotonic() - quiet_since > 3
+
+    eventually(is_quiet, timeout=60, what="the end of Ray's agents")
 
 
 @pytest.mark.parametrize("part", ["computes", "survives_losses", "tells_errors"])
