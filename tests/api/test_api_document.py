@@ -5,19 +5,24 @@ from __future__ import annotations
 import ast
 import json
 import math
+import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import anyio
 import phalanx.api
 import pytest
 from openapi_spec_validator import validate
 from phalanx._grids import Joined
 from phalanx.api.application import DOCUMENT, Interface
-from phalanx.api.refusals import STATUSES, Refused
-from phalanx.api.tuples import TYPES, read_template, read_tuple, write_tuple
-from phalanx.api.users import MOST_AT_A_TIME, Users
+from phalanx.api.opened import Opened, Spaces, Taken
+from phalanx.api.refusals import STATUSES, Refused, problem
+from phalanx.api.tuples import MOST_ELEMENTS, TYPES, check_elements, read_template, read_tuple, write_tuple
+from phalanx.api.users import MOST_AT_A_TIME, MOST_THREADS, Users
 from phalanx.tes.at_hub import AtHub
+from phalanx.tes.document import DocumentError
 from phalanx.tes.files import Folders
 from starlette.routing import Route
 
@@ -111,6 +116,113 @@ def test_a_user_has_a_bounded_number_of_requests() -> None:
             pass
     with users.asking("bob"):
         pass
+
+
+def test_a_user_has_a_bounded_number_of_threads() -> None:
+    users, most, now, lock = Users(lambda token: None), 0, 0, threading.Lock()
+
+    def work() -> None:
+        nonlocal most, now
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.05)
+        with lock:
+            now -= 1
+
+    async def ask() -> None:
+        with users.asking("bob"):
+            async with anyio.create_task_group() as group:
+                for _ in range(3 * MOST_THREADS):
+                    group.start_soon(users.thread, "bob", work)
+
+    anyio.run(ask)
+    assert most == MOST_THREADS
+
+
+def test_a_problem_with_half_of_a_surrogate_pair_is_told() -> None:
+    assert json.loads(bytes(problem(400, "x\ud800: this field is not known here").body))["detail"].startswith(
+        "x\\ud800"
+    )
+    with pytest.raises(Refused) as raised:
+        read_tuple([{"\ud800": 1}], "tuple")
+    str(raised.value).encode()
+
+
+def test_elements_are_bounded_also_inside_of_others() -> None:
+    many = [[[0] * (MOST_ELEMENTS // 4)] for _ in range(4)]
+    with pytest.raises(Refused) as raised:
+        check_elements({"tuples": many}, "the body")
+    assert raised.value.status == 400
+    check_elements({"tuples": many[:3]}, "the body")
+    for fields in [(many,), ("x" * (5 << 20),), ([1 << 4000] * 10_000,)]:
+        with pytest.raises(Refused, match="may have") as raised:
+            write_tuple(fields)
+        assert raised.value.status == 409
+
+
+def test_a_refused_name_tells_nothing_of_what_is_outside(tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    (tmp_path / "named").symlink_to(tmp_path / "served")
+    (tmp_path / "elsewhere").symlink_to("/etc/hidden-target")
+    (tmp_path / "served" / "out").symlink_to("/etc/hidden-target")
+    folders = Folders([f"{tmp_path}/named:ro"])
+    try:
+        for name in (f"{tmp_path}/served/a", f"{tmp_path}/named/a", f"{tmp_path}/named/b/../a"):
+            assert folders.place(name, "path", writes=False)[1] == (tmp_path / "served" / "a").resolve()
+        for name in ("elsewhere", "named/out", "named/../elsewhere", "\ud800"):
+            with pytest.raises(DocumentError) as raised:
+                folders.place(f"{tmp_path}/{name}", "path", writes=False)
+            assert "hidden-target" not in str(raised.value)
+        with pytest.raises(DocumentError, match="reading only"):
+            folders.place(f"{tmp_path}/named/a", "path", writes=True)
+    finally:
+        folders.close()
+
+
+def test_all_spaces_are_closed_though_the_first_one_fails() -> None:
+    closed: list[str] = []
+
+    class Engine:
+        members = ()
+
+        def close(self) -> None:
+            closed.append("closed")
+            raise OSError("broken")
+
+    spaces = Spaces(None)  # type: ignore[arg-type]  # nothing is opened
+    for name in ("a", "b"):
+        spaces._open["bob", "", name] = Opened(Engine())  # type: ignore[arg-type]
+    spaces.close()
+    assert closed == ["closed"] * 2
+
+
+def test_the_end_waits_for_no_tuples_that_are_taken() -> None:
+    """The thread is in one abort when the end comes, and begins no other one."""
+    aborted, goes_on = threading.Event(), threading.Event()
+    aborts: list[int] = []
+
+    class Engine:
+        members = ()
+
+        def abort(self, number: int) -> None:
+            aborts.append(number)
+            aborted.set()
+            goes_on.wait(60)
+
+        def close(self) -> None:
+            goes_on.set()
+
+    spaces = Spaces(None)  # type: ignore[arg-type]  # nothing is opened
+    opened = spaces._open["bob", "", "a"] = Opened(Engine())  # type: ignore[arg-type]
+    with spaces._lock:
+        late = time.monotonic()
+        spaces._taken = {f"{number}": Taken("bob", opened, number, late) for number in range(50)}
+        opened.uses = 50
+    assert aborted.wait(60)
+    spaces.close()
+    assert not spaces._thread.is_alive()
+    assert aborts == [0]
 
 
 def test_what_json_has_no_word_for_is_refused() -> None:

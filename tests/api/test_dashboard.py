@@ -8,6 +8,8 @@ import logging
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -220,3 +222,21 @@ def test_without_it_there_is_no_page() -> None:
     with px.Manager(contract=px.ParDegree(1)) as manager:
         assert manager.dashboard is None
         assert not any(it.name.startswith("phalanx-dashboard") for it in threading.enumerate())
+
+
+def test_warnings_are_printed_as_without_a_dashboard() -> None:
+    """Python prints the warnings of a program that has no handlers, and the dashboard must not change that."""
+    program = """
+import logging
+from phalanx.dashboard._program import Lines
+lines, log = [Lines(), Lines()], logging.getLogger("phalanx")
+for it in lines:
+    log.addHandler(it)
+logging.getLogger("phalanx.inner").warning("one")
+log.info("none")
+logging.getLogger().addHandler(logging.NullHandler())
+log.warning("two")
+print(len(lines[0].kept))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stderr, done.stdout) == ("one\n", "2\n")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import Eventually
-from phalanx.dashboard import Dashboard, _serving
+from phalanx.dashboard import Dashboard, _access, _serving
 from phalanx.dashboard._access import MOST_BROWSERS, MOST_LINKS, Access, names_this_machine
 from phalanx.dashboard._clean import LONGEST, MOST, clean
 from phalanx.errors import PhalanxError, RecruitError
@@ -143,6 +143,15 @@ def test_each_browser_has_its_own_cookie(page: Dashboard) -> None:
     assert one.enter(page.link())[0] == other.enter(page.link())[0] == 200
     assert one.cookie != other.cookie
     assert one.ask(one.path)[0] == other.ask(other.path)[0] == 200
+
+
+def test_a_link_is_good_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    access = Access()
+    monkeypatch.setattr(_access, "LINK_LASTS", -1.0)
+    late = access.new_link()
+    monkeypatch.setattr(_access, "LINK_LASTS", 600.0)
+    assert access.exchange(late) is None
+    assert access.exchange(access.new_link()) is not None
 
 
 def test_links_and_browsers_are_bounded() -> None:

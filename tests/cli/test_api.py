@@ -318,6 +318,7 @@ def test_other_users_jobs_are_not_there(lab: Lab) -> None:
         ({"command": ["\ud800"]}, 400, "command[0]: the text has half of a surrogate pair"),
         ({"command": ["x"] * 1001}, 400, "command: there are 1001 items"),
         ({"command": ["ls"], "comand": 1}, 400, "comand: this field is not known"),
+        ({"command": ["ls"], "\ud800": 1}, 400, "\\ud800: this field is not known"),
         ({"command": ["ls"], "count": 0}, 400, "count: write a whole number from 1 to 100000"),
         ({"command": ["ls"], "count": True}, 400, "count: write a whole number"),
         ({"command": ["ls"], "count": 1e308}, 400, "count: write a whole number"),
@@ -418,7 +419,8 @@ def test_folders_are_listed_in_pages(lab: Lab) -> None:
     assert lab.ask("GET", f"/files{data}/{quote('b ü#?')}").body == "b ü#?".encode()
     assert lab.refused("GET", f"/files{data}/f")[0] == 409, "a pipe keeps nobody waiting"
     assert lab.refused("GET", f"/entries{data}/a")[0] == 404
-    assert lab.refused("GET", f"/entries{data}?limit=0")[0] == 400
+    for limit in ("0", "1001", "000000001999999", "9" * 5000, "²"):
+        assert lab.refused("GET", f"/entries{data}?limit={quote(limit)}")[0] == 400, limit
     assert "listed" in [it["name"] for it in lab.get(f"/entries{lab.shared}/data")["entries"]]
 
 
@@ -598,6 +600,8 @@ def test_a_space_knows_the_user_of_the_token_and_not_the_hub(lab: Lab) -> None:
         ("out", {"tuple": [{"float": 10**400}]}, "tuple[0].float: the number is too large"),
         ("out", {"tuple": json.loads("[" * 40 + "]" * 40)}, "more than 32 lists"),
         ("out", {"tuple": ["\ud800"]}, "tuple[0]: the text has half of a surrogate pair"),
+        ("out", {"tuple": [{"\ud800": 1}]}, "tuple[0].\\ud800: write"),
+        ("out", {"tuple": [[1] * 60_000, [2] * 60_000]}, "the body: there are 1200"),
         ("out", {"tuple": ["x"], "lease": "1"}, "lease: write a number"),
         ("in", {"template": ["x"], "timeout": 61}, "timeout: write a number from 0 to 60"),
         ("in", {"template": ["x"], "lease": -1}, "lease: write a number"),
@@ -613,6 +617,10 @@ def test_a_tuple_that_makes_no_sense_is_refused_with_the_name_of_the_field(
 ) -> None:
     status, said = lab.refused("POST", f"/spaces/open/{word}", document)
     assert (status, words in said) == (400, True), said
+
+
+def test_a_body_for_a_space_has_a_bound(lab: Lab) -> None:
+    assert lab.refused("POST", "/spaces/open/out", {"tuple": ["x" * (1 << 20)]})[0] == 413
 
 
 def test_a_space_is_at_a_member_of_the_grid_and_nowhere_else(lab: Lab) -> None:
@@ -643,10 +651,17 @@ def test_a_user_who_was_expelled_is_not_served(lab: Lab) -> None:
     lab.site.say("carl", "join", "--name", "carl", lab.site.invite("--role", "user"))
     carl = lab.token("carl")
     lab.post("/spaces/open/out", {"tuple": ["carl"]}, token=carl)
+    template = quote(json.dumps(["never"]))
+    watch = lab.events(f"/spaces/open/events?template={template}", Authorization=f"Bearer {carl}")
+    seen: list[dict[str, Any]] = []
+    watching = threading.Thread(target=lambda: seen.extend(watch))
+    watching.start()
     lab.site.say("hub", "expel", "--yes", "carl")
     for path in ("/spaces/open/inp", "/spaces/open/in"):
         assert lab.refused("POST", path, {"template": ["carl"]}, token=carl)[0] == 401
     assert lab.refused("GET", "/jobs", token=carl)[0] == 401
+    watching.join(PATIENCE)
+    assert [it["event"] for it in seen] == ["error"], "the watch ends with the membership"
 
 
 def test_the_hub_ends_while_clients_wait(tmp_path: Path) -> None:

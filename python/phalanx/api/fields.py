@@ -23,32 +23,34 @@ MOST = 1000
 PATIENCE = 30.0
 
 
-async def read_json(request: Request) -> Any:
-    """The JSON of a request.
+async def read_body(request: Request, longest: int = LONGEST) -> bytes:
+    """The body of a request that has JSON.
 
     Parameters
     ----------
     request
         The request.
+    longest
+        Its most bytes.
 
     Returns
     -------
-    object
+    bytes
 
     Raises
     ------
     Refused
-        It is too long (413), too slow (408), or no JSON (400).
+        It is too long (413) or too slow (408).
     """
     text = bytearray()
     with anyio.move_on_after(PATIENCE) as scope:
         async for piece in request.stream():
             text += piece
-            if len(text) > LONGEST:
-                raise Refused(413, f"the body has more than {LONGEST} bytes; put large contents into files")
+            if len(text) > longest:
+                raise Refused(413, f"the body has more than {longest} bytes; put large contents into files")
     if scope.cancelled_caught:
         raise Refused(408, f"the body did not come within {PATIENCE:.0f} s")
-    return parse(bytes(text))
+    return bytes(text)
 
 
 def parse(text: bytes, where: str = "the body") -> Any:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -67,7 +66,7 @@ class Served:
         """
         folder, found = self.place(path, where, writes=False)
         if not found.is_file():
-            raise Refused(404, f"{where}: there is no file {found}")
+            raise Refused(404, f"{where}: there is no file {path!r:.200}")
         return Opened(folder, found)
 
     def place(self, path: str, where: str, *, writes: bool, whole: bool = False) -> tuple[Folder, Path]:
@@ -145,39 +144,47 @@ class FileRoutes:
     async def entries(self, request: Request, user: str) -> Response:
         """A page of the entries of a folder, by their names."""
         after, limit = request.query_params.get("after", ""), request.query_params.get("limit", f"{USUAL_ENTRIES}")
-        if not limit.isascii() or not limit.isdigit() or not 0 < int(limit[:9]) <= MOST_ENTRIES:
+        if not limit.isascii() or not limit.isdigit() or len(limit) > 9 or not 0 < int(limit) <= MOST_ENTRIES:
             raise Refused(400, f"limit: write a whole number from 1 to {MOST_ENTRIES}")
-        found = await run_in_threadpool(self._entries, _path(request), after, int(limit))
+        found = await self._users.thread(user, self._entries, _path(request), after, int(limit))
         return JSONResponse(found)
 
     async def read(self, request: Request, user: str) -> Response:
         """A file, or a part of it."""
-        descriptor, about = await run_in_threadpool(self._open, _path(request))
+        descriptor, about = await self._users.thread(user, self._open, _path(request))
         read = lambda start, most: os.pread(descriptor, most, start)  # noqa: E731
         tag = f'"{about.st_ino:x}-{about.st_size:x}-{about.st_mtime_ns:x}"'
-        return send(request, about.st_size, read, partial(os.close, descriptor), tag=tag)
+        thread = partial(self._users.thread, user)
+        return send(request, about.st_size, read, partial(os.close, descriptor), tag=tag, thread=thread)
 
     async def write(self, request: Request, user: str) -> Response:
         """Writes a file as a whole or not at all. A reader sees the old one or the new one."""
-        folder, path = await run_in_threadpool(self._writable, request)
+        folder, path = await self._users.thread(user, self._writable, request)
         declared = request.headers.get("content-length", "0")
         if declared.isdigit() and int(declared[:19]) > LONGEST_FILE:
             raise Refused(413, f"a file has at most {LONGEST_FILE} bytes")
-        file = await _thread(Written, folder, path)
+        file = await self._thread(user, Written, folder, path)
         try:
             async for piece in _coming(request):
-                await _thread(file.write, piece)
-            is_new = await _thread(file.finish, request.headers.get("if-none-match") == "*")
+                await self._thread(user, file.write, piece)
+            is_new = await self._thread(user, file.finish, request.headers.get("if-none-match") == "*")
         finally:
             with anyio.CancelScope(shield=True):
-                await run_in_threadpool(file.close)
+                await self._users.thread(user, file.close)
         return JSONResponse({"path": f"{path}", "bytes": file.length}, 201 if is_new else 200)
 
     async def remove(self, request: Request, user: str) -> Response:
         """Removes a file, or an empty folder."""
-        folder, path = await run_in_threadpool(self._writable, request)
-        await _thread(_remove, folder, path)
+        folder, path = await self._users.thread(user, self._writable, request)
+        await self._thread(user, _remove, folder, path)
         return JSONResponse({})
+
+    async def _thread(self, user: str, work: Callable[..., T], *arguments: Any) -> T:
+        """Does something with files in a thread of the user, and says what failed."""
+        try:
+            return await self._users.thread(user, work, *arguments)
+        except OSError as error:
+            raise _as_refused(error, None) from None
 
     def _writable(self, request: Request) -> tuple[Folder, Path]:
         return self._served.place(_path(request), "path", writes=True)
@@ -187,11 +194,11 @@ class FileRoutes:
         try:
             descriptor = Opened(folder, path).__enter__()
         except OSError as error:
-            raise _as_refused(error, path) from None
+            raise _as_refused(error, name) from None
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             os.close(descriptor)
-            raise Refused(409, f"{path} is no file; the entries of a folder are at /entries/…")
+            raise Refused(409, f"{name!r:.200} is no file; the entries of a folder are at /entries/…")
         return descriptor, about
 
     def _entries(self, name: str, after: str, limit: int) -> dict[str, Any]:
@@ -202,7 +209,7 @@ class FileRoutes:
                 names = heapq.nsmallest(limit + 1, filter(_is_text, seen))
                 told = [it for it in (_entry(name, descriptor) for name in names[:limit]) if it is not None]
         except OSError as error:
-            raise _as_refused(error, path) from None
+            raise _as_refused(error, name) from None
         return {"entries": told, "after": names[limit - 1] if len(names) > limit else None}
 
 
@@ -221,16 +228,8 @@ async def _coming(request: Request) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _thread(work: Callable[..., T], *arguments: Any) -> T:
-    """Does something with files in a thread, and says what failed."""
-    try:
-        return await run_in_threadpool(work, *arguments)
-    except OSError as error:
-        raise _as_refused(error, None) from None
-
-
-def _as_refused(error: OSError, path: Path | None) -> Refused:
-    named = f"{path}: " if path else ""
+def _as_refused(error: OSError, name: str | None) -> Refused:
+    named = f"{name!r:.200}: " if name else ""
     if error.errno in _NOT_THERE:
         return Refused(404, f"{named}there is no such file or folder")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

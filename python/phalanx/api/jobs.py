@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from phalanx.api.fields import read_json
+from phalanx.api.fields import parse, read_body
 from phalanx.api.files import Served
 from phalanx.api.ranges import send
 from phalanx.api.refusals import Refused
@@ -61,51 +61,49 @@ class JobRoutes:
 
     async def submit(self, request: Request, user: str) -> Response:
         """Takes a job. It is on the hub's disk when the answer comes."""
-        read = await read_json(request)
-        job = await run_in_threadpool(
-            lambda: self._hub.ask(user, "Submit", spec=self._submitting.spec(user, read))["job"]
-        )
+        body = await read_body(request)
+        job = await self._users.thread(user, self._submit, user, body)
         return JSONResponse({"id": job}, 201, {"location": f"{request.url.path}/{job}"})
 
-    def _submit(self, user: str, document: Any) -> int:
-        spec = self._submitting.spec(user, document)
+    def _submit(self, user: str, body: bytes) -> int:
+        spec = self._submitting.spec(user, parse(body))
         return int(self._hub.ask(user, "Submit", spec=spec)["job"])
 
     async def list(self, request: Request, user: str) -> Response:
         """A page of the user's jobs, the newest first."""
         before = number_in(request, "before", None, MOST_JOB)
-        page = await run_in_threadpool(lambda: self._hub.ask(user, "List", before=before, all=False))
+        page = await self._users.thread(user, lambda: self._hub.ask(user, "List", before=before, all=False))
         rows = page["rows"]
         goes_on = page["goes_on"] and rows
         return JSONResponse({"jobs": [job_of(row) for row in rows], "before": rows[-1]["id"] if goes_on else None})
 
     async def show(self, request: Request, user: str) -> Response:
         """One job."""
-        row = await run_in_threadpool(self.found, user, job_in(request))
+        row = await self._users.thread(user, self.found, user, job_in(request))
         return JSONResponse(job_of(row))
 
     async def forget(self, request: Request, user: str) -> Response:
         """Forgets a job that has ended, with its outputs."""
         number = job_in(request)
-        await run_in_threadpool(self.found, user, number)
-        await run_in_threadpool(_or_conflict, lambda: self._hub.ask(user, "Forget", job=number))
+        await self._users.thread(user, self.found, user, number)
+        await self._users.thread(user, _or_conflict, lambda: self._hub.ask(user, "Forget", job=number))
         return JSONResponse({})
 
     async def cancel(self, request: Request, user: str) -> Response:
         """Cancels a job, or one process of it."""
         number, index = job_in(request), number_in(request, "index", None, MOST_INDEX)
-        await run_in_threadpool(self.found, user, number)
+        await self._users.thread(user, self.found, user, number)
         if index is not None:
-            await run_in_threadpool(self.process_of, user, number, index)
+            await self._users.thread(user, self.process_of, user, number, index)
         ask = lambda: self._hub.ask(user, "Cancel", job=number, index=index)  # noqa: E731
-        canceled = await run_in_threadpool(_or_conflict, ask)
+        canceled = await self._users.thread(user, _or_conflict, ask)
         return JSONResponse({"processes": canceled["processes"]})
 
     async def processes(self, request: Request, user: str) -> Response:
         """A page of the processes of a job."""
         number, after = job_in(request), number_in(request, "after", None, MOST_INDEX)
-        await run_in_threadpool(self.found, user, number)
-        page = await run_in_threadpool(lambda: self._hub.ask(user, "Processes", job=number, after=after))
+        await self._users.thread(user, self.found, user, number)
+        page = await self._users.thread(user, lambda: self._hub.ask(user, "Processes", job=number, after=after))
         rows = page["rows"]
         goes_on = page["goes_on"] and rows
         told = [process_of(row) for row in rows]
@@ -113,25 +111,27 @@ class JobRoutes:
 
     async def process(self, request: Request, user: str) -> Response:
         """One process of a job."""
-        _, row = await run_in_threadpool(self.process_of, user, *named(request))
+        _, row = await self._users.thread(user, self.process_of, user, *named(request))
         return JSONResponse(process_of(row))
 
     async def output(self, request: Request, user: str) -> Response:
         """A file that a process has left."""
-        job, row = await run_in_threadpool(self.process_of, user, *named(request))
+        job, row = await self._users.thread(user, self.process_of, user, *named(request))
         name = request.path_params["name"]
         outputs = {it["name"]: it["content"] for it in (row["outcome"] or {"outputs": []})["outputs"]}
         if name not in outputs:
             raise Refused(404, f"the process has left no output {name!r:.200}; it may not have ended")
-        return self.send(request, job["user"], outputs[name])
+        return self.send(request, user, job["user"], outputs[name])
 
-    def send(self, request: Request, user: str, content: dict[str, Any]) -> Response:
+    def send(self, request: Request, asking: str, user: str, content: dict[str, Any]) -> Response:
         """A content of a user's job, or the part of it that is asked for.
 
         Parameters
         ----------
         request
             The request.
+        asking
+            Whose request it is.
         user
             Whose job it is.
         content
@@ -143,7 +143,8 @@ class JobRoutes:
         """
         tag = f'"{hashlib.sha256(repr(content).encode()).hexdigest()[:32]}"'
         read = lambda start, most: self._hub.read_content(user, content, start, most)  # noqa: E731
-        return send(request, bytes_of(content), read, lambda: None, tag=tag)
+        thread = functools.partial(self._users.thread, asking)
+        return send(request, bytes_of(content), read, lambda: None, tag=tag, thread=thread)
 
     def found(self, user: str, number: int) -> dict[str, Any]:
         """The row of a job that the user may see.

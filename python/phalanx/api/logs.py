@@ -7,7 +7,6 @@ import threading
 from collections.abc import AsyncIterator
 
 import anyio
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -66,15 +65,15 @@ class LogRoutes:
     async def events(self, request: Request, user: str) -> Response:
         """Each change of a job, until it has ended."""
         number = job_in(request)
-        await run_in_threadpool(self._jobs.found, user, number)
+        await self._users.thread(user, self._jobs.found, user, number)
         return events(self._changes(user, number))
 
     async def log(self, request: Request, user: str) -> Response:
         """What a process has written: all of it, or so much as there is while it runs."""
-        job, row = await run_in_threadpool(self._jobs.process_of, user, *named(request))
+        job, row = await self._users.thread(user, self._jobs.process_of, user, *named(request))
         stream = _stream(request)
         if row["outcome"] is not None:
-            return self._jobs.send(request, job["user"], row["outcome"][stream])
+            return self._jobs.send(request, user, job["user"], row["outcome"][stream])
         if STATES[row["state"]] in OVER:
             return Response(b"", media_type=BYTES)
         start = number_in(request, "start", 0, 1 << 40) or 0
@@ -84,7 +83,7 @@ class LogRoutes:
     async def follow(self, request: Request, user: str) -> Response:
         """What a process writes, as it comes, until it has ended."""
         number, index = named(request)
-        await run_in_threadpool(self._jobs.process_of, user, number, index)
+        await self._users.thread(user, self._jobs.process_of, user, number, index)
         stream, last = _stream(request), request.headers.get("last-event-id", "0")
         start = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else 0
         return events(self._written(user, number, index, stream, start))
@@ -92,7 +91,7 @@ class LogRoutes:
     async def _changes(self, user: str, number: int) -> AsyncIterator[str]:
         last, pause = None, Pause()
         for _ in looks(LONGEST_FOLLOW):
-            job = job_of(await run_in_threadpool(self._jobs.found, user, number))
+            job = job_of(await self._users.thread(user, self._jobs.found, user, number))
             if job != last:
                 last = job
                 pause.restart()
@@ -106,7 +105,7 @@ class LogRoutes:
         decoder, read = codecs.getincrementaldecoder("utf-8")("replace"), start
         pause, attempts = Pause(), None
         for _ in looks(LONGEST_FOLLOW):
-            job, row = await run_in_threadpool(self._jobs.process_of, user, number, index)
+            job, row = await self._users.thread(user, self._jobs.process_of, user, number, index)
             outcome, is_over = row["outcome"], STATES[row["state"]] in OVER
             if attempts not in (None, row["attempts"]) and read:  # its machine was lost, so that it began anew
                 read = 0
@@ -115,8 +114,8 @@ class LogRoutes:
             attempts = row["attempts"]
             if outcome is not None:
                 content = outcome[stream]
-                while piece := await run_in_threadpool(
-                    self._hub.read_content, job["user"], content, read, _PIECE if read < bytes_of(content) else 0
+                while piece := await self._users.thread(
+                    user, self._hub.read_content, job["user"], content, read, _PIECE if read < bytes_of(content) else 0
                 ):
                     read += len(piece)
                     yield event("output", {"text": decoder.decode(piece)}, read - len(decoder.getstate()[0]))

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from phalanx.api.acting import FRESH, Acting, Engine
 from phalanx.api.refusals import Refused
-from phalanx.errors import PhalanxError
 
 #: Most spaces that are open for a user, and for all users.
 MOST_OF_USER, MOST = 32, 256
@@ -21,6 +20,8 @@ MOST_TAKEN = 500
 _IDLE = 30.0
 #: Seconds between two looks at what has ended.
 _LOOK = 0.25
+#: Seconds that the end waits for the thread, which may wait for a server that does not answer.
+_END = 5.0
 
 
 class Opened:
@@ -75,9 +76,12 @@ class Spaces:
     def close(self) -> None:
         """Closes all spaces. What is taken for a while is back in its space."""
         self._ends.set()
-        self._thread.join()
-        for opened in [*self._open.values(), *self._left]:
-            _close(opened)
+        with self._lock:
+            opened = [*self._open.values(), *self._left]
+            self._open, self._left = {}, []
+        for it in opened:  # first, because this ends what the thread waits for
+            _close(it)
+        self._thread.join(_END)
 
     @contextmanager
     def using(self, user: str, machine: str, name: str) -> Iterator[Opened]:
@@ -172,10 +176,15 @@ class Spaces:
             _close(new)  # another request was faster
             return opened
         with self._lock:
-            if (old := self._open.pop(key, None)) is not None:
-                self._left.append(old)
-            self._open[key] = new
-            new.uses += 1
+            has_ended = self._ends.is_set()
+            if not has_ended:
+                if (old := self._open.pop(key, None)) is not None:
+                    self._left.append(old)
+                self._open[key] = new
+                new.uses += 1
+        if has_ended:
+            _close(new)
+            raise Refused(503, "the hub ends now: try again later")
         return new
 
     def _use(self, key: tuple[str, str, str]) -> Opened | None:
@@ -197,6 +206,8 @@ class Spaces:
             with self._lock:
                 late = [(id_, it.user) for id_, it in self._taken.items() if it.until <= now]
             for id_, user in late:
+                if self._ends.is_set():
+                    return
                 # It was kept meanwhile, or its server is gone and aborts by itself. Whatever else it is, it must not
                 # end this thread, which all users need.
                 with suppress(Exception):
@@ -216,5 +227,5 @@ class Spaces:
 
 
 def _close(opened: Opened) -> None:
-    with suppress(PhalanxError):
+    with suppress(Exception):  # its server may be gone in any way, and the other spaces must be closed too
         opened.engine.close()

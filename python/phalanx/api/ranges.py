@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -18,7 +18,13 @@ BYTES = "application/octet-stream"
 
 
 def send(
-    request: Request, size: int, read: Callable[[int, int], bytes], done: Callable[[], None], *, tag: str
+    request: Request,
+    size: int,
+    read: Callable[[int, int], bytes],
+    done: Callable[[], None],
+    *,
+    tag: str,
+    thread: Callable[..., Awaitable[Any]],
 ) -> Response:
     """An answer with all bytes, or with those that the request asks for.
 
@@ -34,6 +40,8 @@ def send(
         Called when no more is read.
     tag
         What changes when the bytes change.
+    thread
+        Calls a function in a thread of the user, with arguments.
 
     Returns
     -------
@@ -59,7 +67,7 @@ def send(
     if request.method == "HEAD":
         done()
         return Response(status_code=status, headers=headers, media_type=BYTES)
-    return _Sent(_blocks(read, start, end), status, headers, BYTES, done)
+    return _Sent(_blocks(read, start, end, thread), status, headers, BYTES, done)
 
 
 class _Sent(StreamingResponse):
@@ -95,9 +103,11 @@ def _bounds(asked: re.Match[str], size: int) -> tuple[int, int]:
     return int(first), min(size, int(last) + 1) if last else size
 
 
-async def _blocks(read: Callable[[int, int], bytes], start: int, end: int) -> AsyncIterator[bytes]:
+async def _blocks(
+    read: Callable[[int, int], bytes], start: int, end: int, thread: Callable[..., Awaitable[Any]]
+) -> AsyncIterator[bytes]:
     while start < end:
-        block = await run_in_threadpool(read, start, min(BLOCK, end - start))
+        block = await thread(read, start, min(BLOCK, end - start))
         if not block:
             raise EOFError("the file has become shorter")  # the connection ends, so that the client knows it
         yield block

@@ -78,6 +78,7 @@ def problem(status: int, words: str, headers: Mapping[str, str] | None = None) -
     -------
     Response
     """
+    words = words.encode("utf-8", "backslashreplace").decode()  # JSON has no half of a surrogate pair
     told = {"status": status, "title": HTTPStatus(status).phrase, "detail": words}
     return JSONResponse(told, status, headers, "application/problem+json")
 

@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from phalanx.api.fields import Fields, items, parse, read_json
+from phalanx.api.fields import Fields, items, parse, read_body
 from phalanx.api.opened import Opened, Spaces
 from phalanx.api.refusals import Refused
 from phalanx.api.sent_events import events
-from phalanx.api.tuples import read_template, read_tuple, write_tuple
+from phalanx.api.tuples import check_elements, read_template, read_tuple, write_tuple
 from phalanx.api.users import Users
 from phalanx.api.waiting import unless_gone, wait
 from phalanx.api.watching import tuples_put
@@ -33,6 +33,8 @@ LONGEST_LEASE, LONGEST_STAY = 500.0, 10 * 365 * 24 * 3600.0
 _MORE = 20.0
 #: Most tuples of one request.
 MOST_TUPLES = 10_000
+#: Most bytes of a body.
+LONGEST_BODY = 1 << 20
 #: Longest name of a space, in characters.
 _LONGEST_NAME = 200
 #: Threads for requests to spaces. A server that does not answer keeps only them.
@@ -82,15 +84,7 @@ class Linda:
 
     async def out(self, request: Request, user: str) -> Response:
         """Puts tuples into a space."""
-        fields = Fields(await read_json(request))
-        lease = fields.seconds("lease", most=LONGEST_STAY)
-        if fields.has("tuples") == fields.has("tuple"):
-            raise Refused(400, "tuple: write either tuple, which is a list, or tuples, which is a list of lists")
-        if fields.has("tuples"):
-            tuples = fields.needed("tuples", lambda value, where: items(value, where, read_tuple, MOST_TUPLES))
-        else:
-            tuples = [fields.needed("tuple", read_tuple)]
-        fields.end()
+        lease, tuples = await self._read(request, user, _put)
 
         def put(opened: Opened) -> None:
             if len(tuples) == 1:
@@ -103,26 +97,21 @@ class Linda:
 
     async def count(self, request: Request, user: str) -> Response:
         """Counts tuples."""
-        fields = Fields(await read_json(request))
-        template = fields.needed("template", read_template)
-        fields.end()
+        template = await self._read(request, user, lambda fields: fields.needed("template", read_template))
         found = await self._with_space(request, user, lambda opened: opened.engine.count(template, None, None))
         return JSONResponse({"count": found})
 
     async def get(self, request: Request, user: str, *, takes: bool, waits: bool) -> Response:
         """Takes or reads a tuple."""
-        fields = Fields(await read_json(request))
-        template = fields.needed("template", read_template)
-        timeout = fields.seconds("timeout", USUAL_WAIT, most=LONGEST_WAIT) if waits else 0.0
-        lease = fields.seconds("lease", most=LONGEST_LEASE) if takes else None
-        fields.end()
+        read = functools.partial(_wanted, takes=takes, waits=waits)
+        template, timeout, lease = await self._read(request, user, read)
         if lease:
             self._spaces.check_room(user)
         using = self._spaces.using(user, *_named(request))
         opened = await self._thread(using.__enter__)
         try:
-            work = functools.partial(self._get, user, opened, template, timeout or 0.0, lease, takes)
-            return JSONResponse(await unless_gone(request, work))
+            work = functools.partial(self._get, user, opened, template, timeout, lease, takes)
+            return await self._users.thread(user, JSONResponse, await unless_gone(request, work))
         finally:
             using.__exit__(None, None, None)
 
@@ -131,10 +120,13 @@ class Linda:
         asked, last = request.query_params.get("template"), request.headers.get("last-event-id", "")
         if asked is None:
             raise Refused(400, "template: this parameter is missing; write a template as JSON")
-        template = read_template(parse(asked.encode("utf-8", "replace"), "template"), "template")
+        read = parse(asked.encode("utf-8", "replace"), "template")
+        check_elements(read, "template")
+        template = read_template(read, "template")
         since = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
         await self._with_space(request, user, lambda opened: None)  # what is refused is refused before the first event
-        return events(tuples_put(self._spaces, (user, *_named(request)), template, since, self._threads()))
+        still = functools.partial(self._users.still, request, user)
+        return events(tuples_put(self._spaces, (user, *_named(request)), template, since, self._threads(), still))
 
     async def end(self, request: Request, user: str, *, keeps: bool) -> Response:
         """Keeps a tuple that was taken for a while, or gives it back."""
@@ -168,6 +160,20 @@ class Linda:
                     await self._thread(opened.engine.abort, number)
         return {"tuple": found, **({"taken": taken, "lease": lease} if taken else {})}
 
+    async def _read(self, request: Request, user: str, read: Callable[[Fields], T]) -> T:
+        """Reads the body of a request, in a thread of its user."""
+        body = await read_body(request, LONGEST_BODY)
+
+        def do() -> T:
+            value = parse(body)
+            check_elements(value, "the body")
+            fields = Fields(value)
+            found = read(fields)
+            fields.end()
+            return found
+
+        return await self._users.thread(user, do)
+
     async def _with_space(self, request: Request, user: str, work: Callable[[Opened], T]) -> T:
         """Does something with the space of a request, in a thread."""
 
@@ -190,6 +196,24 @@ class Linda:
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(_THREADS)
         return self._limiter
+
+
+def _put(fields: Fields) -> tuple[float | None, list[tuple[Any, ...]]]:
+    """The lease and the tuples of a body."""
+    lease = fields.seconds("lease", most=LONGEST_STAY)
+    if fields.has("tuples") == fields.has("tuple"):
+        raise Refused(400, "tuple: write either tuple, which is a list, or tuples, which is a list of lists")
+    if fields.has("tuples"):
+        return lease, fields.needed("tuples", lambda value, where: items(value, where, read_tuple, MOST_TUPLES))
+    return lease, [fields.needed("tuple", read_tuple)]
+
+
+def _wanted(fields: Fields, *, takes: bool, waits: bool) -> tuple[tuple[Any, ...], float, float | None]:
+    """The template, the timeout and the lease of a body."""
+    template = fields.needed("template", read_template)
+    timeout = fields.seconds("timeout", USUAL_WAIT, most=LONGEST_WAIT) if waits else None
+    lease = fields.seconds("lease", most=LONGEST_LEASE) if takes else None
+    return template, timeout or 0.0, lease
 
 
 def _named(request: Request) -> tuple[str, str]:

@@ -27,8 +27,10 @@ DEEPEST = 32
 WIDEST = 100_000
 #: Most bits of a whole number. Python refuses to write much longer ones.
 LONGEST_WHOLE = 4096
-#: Most bytes of a tuple that is told to a client.
-LONGEST_TUPLE = 64 << 20
+#: Most bytes of a tuple that is told to a client. Its text is in the hub's memory several times, and takes 0.1 s.
+LONGEST_TUPLE = 4 << 20
+#: Most elements of a request or of a tuple, with those in its lists. Each is an object of Python, of 100 bytes or so.
+MOST_ELEMENTS = 100_000
 _STAYS = "the tuple stays where it is, and a program in Python can take it"
 #: The types that a template can name.
 TYPES: dict[str, Any] = {
@@ -123,16 +125,50 @@ def write_tuple(fields: tuple[Any, ...]) -> list[Any]:
     >>> write_tuple(("found", b"hi", (1, None)))
     ['found', {'bytes': 'aGk='}, {'tuple': [1, None]}]
     """
-    if (length := _length(fields)) > LONGEST_TUPLE:
+    length, count = _measured(fields)
+    if length > LONGEST_TUPLE:
         raise Refused(409, f"the tuple has {length} bytes, and may have {LONGEST_TUPLE} here; {_STAYS}")
+    if count > MOST_ELEMENTS:
+        raise Refused(409, f"the tuple has {count} elements, and may have {MOST_ELEMENTS} here; {_STAYS}")
     return [_write(value, number) for number, value in enumerate(fields)]
 
 
-def _length(value: Any) -> int:
-    """About the bytes of a value."""
-    if isinstance(value, (list, tuple)):
-        return 2 + sum(map(_length, value))
-    return len(value) if isinstance(value, (str, bytes)) else 8
+def check_elements(value: Any, where: str) -> None:
+    """Bounds what a client has sent.
+
+    Parameters
+    ----------
+    value
+        A value of JSON.
+    where
+        Its name in errors.
+
+    Raises
+    ------
+    Refused
+        It has too many elements, with those inside of others (400).
+    """
+    _, count = _measured(value)
+    if count > MOST_ELEMENTS:
+        raise Refused(400, f"{where}: there are {count} elements, and may be {MOST_ELEMENTS}")
+
+
+def _measured(value: Any) -> tuple[int, int]:
+    """About the bytes of a value, and its elements, with those inside of others."""
+    length, count, left = 0, 0, [value]
+    while left:
+        one = left.pop()
+        count += 1
+        length += 2
+        if isinstance(one, (list, tuple)):
+            left.extend(one)
+        elif isinstance(one, dict):
+            left.extend(one.values())
+        elif isinstance(one, (str, bytes)):
+            length += len(one)
+        else:
+            length += 6 + (one.bit_length() // 3 if isinstance(one, int) else 0)  # a digit has more than 3 bits
+    return length, count
 
 
 def _read(value: Any, where: str, *, is_template: bool, depth: int = 0) -> tuple[Any, ...]:
@@ -151,7 +187,7 @@ def _element(value: Any, where: str, is_template: bool, depth: int) -> Any:
     if len(value) != 1:
         raise Refused(400, f'{where}: an object has one field of "bytes", "float", "tuple" and, in templates, "type"')
     ((word, told),) = value.items()
-    inside = f"{where}.{word:.40}"
+    inside = f"{where}.{word.encode('utf-8', 'backslashreplace').decode():.40}"
     if word == "tuple":
         return _read(told, inside, is_template=is_template, depth=depth + 1)
     if word == "type" and is_template:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
+import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -13,10 +15,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from phalanx.api.refusals import Refused
 from phalanx.api.waiting import Gone
-from phalanx.tes.interface import token_of
+from phalanx.tes.interface import CHECKING, Threads, token_of
+
+T = TypeVar("T")
 
 #: Most requests of a user that are answered at a time: a quarter of the connections that are served.
 MOST_AT_A_TIME = 128
+#: Most threads that work for a user at a time. All users share 40 (the default of anyio), so that a user whose files
+#: are on a disk that hangs leaves 34 to the others.
+MOST_THREADS = 6
 
 
 class Users:
@@ -31,6 +38,8 @@ class Users:
     def __init__(self, user_of: Callable[[str], str | None]) -> None:
         self._user_of = user_of
         self._asking: Counter[str] = Counter()
+        self._checking = Threads(CHECKING)
+        self._rooms: dict[str, anyio.Semaphore] = {}
 
     def of(self, answer: Callable[[Request, str], Awaitable[Response]]) -> ASGIApp:
         """What answers a request, after the user is known.
@@ -59,11 +68,39 @@ class Users:
             self._asking[user] -= 1
             if not self._asking[user]:
                 del self._asking[user]
+                self._rooms.pop(user, None)
+
+    async def thread(self, user: str, work: Callable[..., T], *arguments: Any) -> T:
+        """Does something for a user in a thread. A user who has many threads waits for one of them.
+
+        Parameters
+        ----------
+        user
+            The user.
+        work
+            A function.
+        *arguments
+            Its arguments.
+
+        Returns
+        -------
+        object
+            What ``work`` returns.
+        """
+        if user not in self._rooms:
+            self._rooms[user] = anyio.Semaphore(MOST_THREADS)
+        async with self._rooms[user]:
+            return await run_in_threadpool(work, *arguments)
+
+    async def still(self, request: Request, user: str) -> None:
+        """Raises Refused if the token of a request does not hold any more (401)."""
+        if await self.check(request) != user:
+            raise Refused(401, f"the token is not {user}'s any more")
 
     async def check(self, request: Request) -> str:
         """The user of a request. Raises Refused if it shows no token that holds (401)."""
         token = token_of(request.headers.get("authorization", ""))
-        user = await run_in_threadpool(self._user_of, token) if token else None
+        user = await self._checking.run(self._user_of, token) if token else None
         if user is None:
             words = "show a token of this grid, as Authorization: Bearer TOKEN; it is printed by: phalanx token"
             raise Refused(401, words, {"WWW-Authenticate": "Bearer"})

@@ -89,7 +89,7 @@ async def wait(
     timeout
         Seconds.
     accept
-        Makes the answer of the tuple. If it raises an exception, the tuple stays in the space.
+        Makes the answer of the tuple, in a thread. If it raises an exception, the tuple stays in the space.
     limiter
         The threads for requests to spaces.
 
@@ -116,7 +116,7 @@ async def wait(
     number = await asked(engine.begin_wait, template, takes, (), None, transaction, timeout, done)
     try:
         outcome = await answer
-        accepted = accept(outcome) if isinstance(outcome, tuple) else None
+        accepted = await asked(accept, outcome) if isinstance(outcome, tuple) else None
     except BaseException:
         await asked(_give_up, engine, number)
         raise

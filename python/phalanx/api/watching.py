@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -12,13 +13,15 @@ from anyio import to_thread
 
 from phalanx.api.opened import Opened, Spaces
 from phalanx.api.refusals import Refused
-from phalanx.api.sent_events import ALIVE, event, looks
+from phalanx.api.sent_events import event, looks
 from phalanx.api.tuples import write_tuple
 from phalanx.errors import PhalanxError
 from phalanx.space._engine import Fields
 
 #: Seconds after which events end. The client asks again, and shows its token again.
 LONGEST_WATCH = 600.0
+#: Seconds between two checks of the token, so that the events end soon after a user is expelled.
+CHECKED = 2.0
 
 
 async def tuples_put(
@@ -27,6 +30,7 @@ async def tuples_put(
     template: Fields,
     since: int | None,
     limiter: anyio.CapacityLimiter,
+    still: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[str]:
     """The tuples that match, each as an event when it is put.
 
@@ -42,6 +46,8 @@ async def tuples_put(
         The number of the event after which to begin; None: from now on.
     limiter
         The threads for requests to spaces.
+    still
+        Raises an exception if the token of the user does not hold any more.
 
     Yields
     ------
@@ -49,10 +55,17 @@ async def tuples_put(
         The text of an event; empty: nothing came for a while.
     """
     loop, flag = asyncio.get_running_loop(), asyncio.Event()
+    checked = time.monotonic()
 
     def nudge() -> None:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(flag.set)
+
+    async def check() -> None:
+        nonlocal checked
+        if time.monotonic() - checked >= CHECKED:
+            await still()
+            checked = time.monotonic()
 
     def begin() -> tuple[Opened, int]:
         opened = using.__enter__()
@@ -66,12 +79,14 @@ async def tuples_put(
     opened, watch = await to_thread.run_sync(begin, limiter=limiter)
     try:
         for _ in looks(LONGEST_WATCH):
+            await check()
             flag.clear()
             found = await to_thread.run_sync(opened.engine.events, watch, 0, limiter=limiter)
             for number, fields in found:
-                yield event("tuple", _told(fields), number)
+                await check()
+                yield await to_thread.run_sync(_written, number, fields, limiter=limiter)
             if not found:
-                with anyio.move_on_after(ALIVE):
+                with anyio.move_on_after(CHECKED):
                     await flag.wait()
                 yield ""
     finally:
@@ -80,11 +95,13 @@ async def tuples_put(
             using.__exit__(None, None, None)
 
 
-def _told(fields: Fields) -> dict[str, Any]:
+def _written(number: int, fields: Fields) -> str:
+    told: dict[str, Any]
     try:
-        return {"tuple": write_tuple(fields)}
+        told = {"tuple": write_tuple(fields)}
     except Refused as error:
-        return {"tuple": None, "detail": str(error)}
+        told = {"tuple": None, "detail": str(error)}
+    return event("tuple", told, number)
 
 
 def _end(opened: Opened, watch: int) -> None:

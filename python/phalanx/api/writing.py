@@ -42,7 +42,7 @@ class Written:
         self._parent = self._beneath.__enter__()
         try:
             if is_folder(path.name, self._parent):
-                raise Refused(409, f"{path} is a folder")
+                raise Refused(409, "path: this is a folder")
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPENED
             self._descriptor = os.open(self._unfinished, flags, 0o666, dir_fd=self._parent)
         except BaseException:
@@ -73,7 +73,7 @@ class Written:
                 raise
             is_new = error.errno != errno.EEXIST and not _is_there(self._path.name, parent)
         if only_new and not is_new:
-            raise Refused(412, f"there is a file {self._path} already")
+            raise Refused(412, "path: there is a file already")
         os.replace(self._unfinished, self._path.name, src_dir_fd=parent, dst_dir_fd=parent)
         return is_new
 

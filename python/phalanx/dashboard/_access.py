@@ -6,12 +6,15 @@ import hashlib
 import hmac
 import secrets
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 
 #: Links that were not used yet, and browsers that may look. Of more, the oldest ones are forgotten.
 MOST_LINKS, MOST_BROWSERS = 16, 32
+#: Seconds for which a link is good. It stands in a terminal, and may stand in a log or in the history of a shell.
+LINK_LASTS = 600.0
 #: Names by which a browser on this machine calls it. A page of another site whose name leads here (DNS rebinding) has
 #: another name in its requests.
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -23,8 +26,9 @@ _LONGEST = 200
 class Access:
     """The secrets of one dashboard.
 
-    A link is good once: a browser exchanges it for a cookie of its own. The cookie is sent only to the path of the
-    page, which is random: cookies know no ports, and another account of this machine may listen at another one.
+    A link is good once, and for ten minutes: a browser exchanges it for a cookie of its own. The cookie is sent only to
+    the path of the page, which is random: cookies know no ports, and another account of this machine may listen at
+    another one.
     """
 
     def __init__(self, token: str | None = None) -> None:
@@ -32,7 +36,7 @@ class Access:
         self.page = secrets.token_urlsafe(16)
         #: What a scraper shows for ``/metrics``.
         self.token = token or secrets.token_urlsafe(32)
-        self._links: deque[bytes] = deque(maxlen=MOST_LINKS)
+        self._links: deque[tuple[bytes, float]] = deque(maxlen=MOST_LINKS)
         self._browsers: deque[bytes] = deque(maxlen=MOST_BROWSERS)
         self._lock = threading.Lock()
 
@@ -40,14 +44,15 @@ class Access:
         """The secret of a link that can be used once."""
         secret = secrets.token_urlsafe(32)
         with self._lock:
-            self._links.append(_digest(secret))
+            self._links.append((_digest(secret), time.monotonic() + LINK_LASTS))
         return secret
 
     def exchange(self, secret: str) -> str | None:
-        """The header that sets a cookie, for the secret of a link; None: it was used, or never was one."""
+        """The header that sets a cookie, for the secret of a link; None: it was used, is too old, or never was one."""
         shown = _digest(secret[:_LONGEST])
+        now = time.monotonic()
         with self._lock:
-            found = next((link for link in self._links if hmac.compare_digest(link, shown)), None)
+            found = next((it for it in self._links if it[1] > now and hmac.compare_digest(it[0], shown)), None)
             if found is None:
                 return None
             self._links.remove(found)

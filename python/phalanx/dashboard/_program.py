@@ -38,6 +38,19 @@ class Lines(logging.Handler):
             self.kept.append({"at": record.created, "level": record.levelname, "text": record.getMessage()})
         except Exception:
             self.handleError(record)
+        last = logging.lastResort
+        if last is not None and record.levelno >= last.level and self._is_alone(record.name):
+            last.handle(record)
+
+    def _is_alone(self, name: str) -> bool:
+        """Whether a program has no handlers of its own for a logger. Python then prints warnings to stderr, but only if
+        there is no handler at all, so that this one would hide them. Of several dashboards, one prints."""
+        found: list[logging.Handler] = []
+        logger: logging.Logger | None = logging.getLogger(name)
+        while logger is not None:
+            found += logger.handlers
+            logger = logger.parent if logger.propagate else None
+        return found[:1] == [self] and all(isinstance(it, Lines) for it in found)
 
 
 class ProgramSource:

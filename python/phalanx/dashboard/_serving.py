@@ -56,7 +56,8 @@ _HEADERS = {
 _ENTER = """<!doctype html><html lang="en"><meta charset="utf-8"><title>phalanx</title><link rel="icon" href="data:,">
 <meta http-equiv="refresh" content="0; url=/{page}/"><p><a href="/{page}/">To the dashboard</a></p></html>"""
 _USED = (
-    "This link was used already, or the dashboard has ended. A link is good for one browser. "
+    "This link was used already, is older than ten minutes, or the dashboard has ended. "
+    "A link is good for one browser. "
     "Print another one: press Enter where `phalanx dashboard` runs, or print(manager.dashboard.link()).\n"
 )
 

@@ -33,11 +33,14 @@ class Folder(NamedTuple):
         Whether the service may write outputs into it.
     descriptor : int
         The descriptor of the folder. Paths beneath it are resolved from here.
+    named : Path
+        The folder as the option names it, with its symbolic links.
     """
 
     path: Path
     writable: bool
     descriptor: int
+    named: Path
 
 
 class Opened:
@@ -119,7 +122,7 @@ class Folders:
                 raise ValueError(f"{word!r}: write FOLDER:ro or FOLDER:rw")
             folder = Path(path).resolve(strict=True)
             opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            self.all.append(Folder(folder, rights == "rw", opened))
+            self.all.append(Folder(folder, rights == "rw", opened, _normal(path)))
 
     def check(self, task: dict[str, Any]) -> None:
         """Checks that the service can use the URLs of a task.
@@ -164,7 +167,8 @@ class Folders:
                 yield name, entry["content"].encode()
             elif scheme_of(entry["url"]) not in FETCHED:
                 folder, path = self._path(entry["url"], where, writes=False)
-                files = _whole(path, name, where) if entry["type"] == "DIRECTORY" else [(name, _file(path, where))]
+                is_folder, url = entry["type"] == "DIRECTORY", entry["url"]
+                files = _whole(path, name, url, where) if is_folder else [(name, _file(path, url, where))]
                 yield from ((inside, Opened(folder, file)) for inside, file in files)
 
     def write(self, output: dict[str, Any], name: str, pieces: Iterable[bytes]) -> str:
@@ -187,7 +191,7 @@ class Folders:
         url = url_of(output, name)
         folder, path = self._path(url, "outputs", writes=True)
         if path.is_dir():
-            raise DocumentError(f"outputs: {path} is a folder, and {name} a file")
+            raise DocumentError(f"outputs: {url} is a folder, and {name} a file")
         written = f".phalanx-{secrets.token_hex(8)}"
         with beneath(folder, path.parent, makes=True) as parent:
             try:
@@ -237,21 +241,27 @@ class Folders:
         DocumentError
             It is outside of the folders, or in one that is served for reading only.
         """
-        if "\0" in name or any(len(part) > _LONGEST_NAME for part in os.fsencode(name).split(b"/")):
+        if not _can_be(name):
             raise DocumentError(f"{where}: no file has the name {name!r:.200}")
+        names = ", ".join(str(folder.path) for folder in self.all) or "none"
+        outside = DocumentError(
+            f"{where}: {name!r:.200} is outside of the folders that are served here: {names} (--tes-folder)"
+        )
+        # No symbolic link outside of the folders is resolved: its target, or the time that takes, would tell of files
+        # that are not served.
+        normal = _normal(name)
+        if not any(normal.is_relative_to(it) for folder in self.all for it in (folder.path, folder.named)):
+            raise outside
         path = Path(os.path.realpath(name))
         inside = [folder for folder in self.all if path.is_relative_to(folder.path)]
         inside = [folder for folder in inside if whole or path != folder.path]
         if not inside:
-            names = ", ".join(str(folder.path) for folder in self.all) or "none"
-            raise DocumentError(
-                f"{where}: {path} is outside of the folders that are served here: {names} (--tes-folder)"
-            )
+            raise outside
         if writes:
             inside = [folder for folder in inside if folder.writable]
         if not inside:
             raise DocumentError(
-                f"{where}: {path} is in a folder that is served for reading only (--tes-folder FOLDER:rw)"
+                f"{where}: {name!r:.200} is in a folder that is served for reading only (--tes-folder FOLDER:rw)"
             )
         return inside[0], path
 
@@ -292,16 +302,30 @@ def scheme_of(url: str) -> str:
     return urlsplit(url).scheme
 
 
-def _file(path: Path, where: str) -> Path:
+def _can_be(name: str) -> bool:
+    """Whether a file can have a name."""
+    try:
+        parts = os.fsencode(name).split(b"/")
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in name and all(len(part) <= _LONGEST_NAME for part in parts)
+
+
+def _normal(name: str) -> Path:
+    """The absolute path without ``.`` and ``..``. Symbolic links stay."""
+    return Path("/", os.path.abspath(name).lstrip("/"))  # noqa: PTH100  Path.absolute keeps ".."
+
+
+def _file(path: Path, url: str, where: str) -> Path:
     if not path.is_file():
-        raise DocumentError(f"{where}: there is no file {path}")
+        raise DocumentError(f"{where}: there is no file {url}")
     return path
 
 
-def _whole(path: Path, name: str, where: str) -> Iterator[tuple[str, Path]]:
+def _whole(path: Path, name: str, url: str, where: str) -> Iterator[tuple[str, Path]]:
     """All files of a folder. It leaves out symbolic links, because they may lead out of the folder."""
     if not path.is_dir():
-        raise DocumentError(f"{where}: there is no folder {path}")
+        raise DocumentError(f"{where}: there is no folder {url}")
     count = 0
     for folder, folders, files in os.walk(path):
         folders.sort()
@@ -311,5 +335,5 @@ def _whole(path: Path, name: str, where: str) -> Iterator[tuple[str, Path]]:
                 continue
             count += 1
             if count > MOST:
-                raise DocumentError(f"{where}: {path} has more than {MOST} files")
+                raise DocumentError(f"{where}: {url} has more than {MOST} files")
             yield f"{name}/{found.relative_to(path).as_posix()}", found

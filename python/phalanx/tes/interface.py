@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import socket
 import ssl
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 import anyio
+import h11
 import uvicorn
+from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -27,12 +30,19 @@ from phalanx.tes.jobs import PARAMETERS
 from phalanx.tes.service import MOST_PAGE, PAGE, Service, UnknownTask
 from phalanx.tes.store import OPEN, OVER
 
+T = TypeVar("T")
+
 #: Prefixes of the service's URLs: TES 1.1, and the prefix of older clients.
 PREFIXES = ("/ga4gh/tes/v1", "/v1")
 _VIEWS = ("MINIMAL", "BASIC", "FULL")
 _STATES = (*OPEN, *OVER, "UNKNOWN", "PAUSED", "PREEMPTED", "CANCELING")
 #: Most connections at a time, and the timeout of a silent connection, in seconds.
 _MOST_CONNECTIONS, _PATIENCE = 512, 30
+#: Threads that check tokens. A check takes less than 1 ms, and must not wait for slow files of other users.
+CHECKING = 8
+#: The log of the connections. It has errors only, because anybody can cause the warnings of uvicorn.
+_LOG = logging.getLogger("uvicorn.error.phalanx")
+_LOG.setLevel(logging.ERROR)
 
 
 def application(service: Service, authenticate: Callable[[str], Any], about: dict[str, Any]) -> Starlette:
@@ -140,7 +150,12 @@ class _Listener(socket.socket):
 
 
 class _Patient(H11Protocol):
-    """A connection with a timeout for its first request. It is closed at once if there are too many connections."""
+    """A connection with a timeout for its first request and for each further one. It is closed at once if there are too
+    many connections."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.logger = _LOG
 
     def connection_made(self, transport: Any) -> None:
         """A client has connected."""
@@ -153,10 +168,60 @@ class _Patient(H11Protocol):
             return
         self.loop.call_later(_PATIENCE, lambda: transport.abort() if self.cycle is None else None)
 
+    def data_received(self, data: bytes) -> None:
+        """Some bytes have come. Only a whole head of a request ends the timeout between two requests."""
+        pause = self.timeout_keep_alive_task
+        super().data_received(data)
+        is_over = self.cycle is not None and self.cycle.response_complete
+        if pause is not None and is_over and self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            self.timeout_keep_alive_task = self.loop.call_at(pause.when(), self.timeout_keep_alive_handler)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers bytes that are no HTTP. After the answer to a request, such bytes only end the connection: h11 would
+        raise an exception, and the event loop would log it."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+
+class Threads:
+    """A bounded number of threads for one kind of work, apart from the threads of other work.
+
+    Parameters
+    ----------
+    count
+        The most threads at a time.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Does the work in one of the threads.
+
+        Parameters
+        ----------
+        work
+            A function.
+        *arguments
+            Its arguments.
+
+        Returns
+        -------
+        object
+            What ``work`` returns.
+        """
+        if self._limiter is None:  # it belongs to the event loop, which begins after this object
+            self._limiter = anyio.CapacityLimiter(self._count)
+        return await to_thread.run_sync(work, *arguments, limiter=self._limiter)
+
 
 class _Interface:
     def __init__(self, service: Service, authenticate: Callable[[str], Any], about: dict[str, Any]) -> None:
         self._service, self._authenticate, self._about = service, authenticate, about
+        self._checking = Threads(CHECKING)
 
     async def info(self, request: Request) -> Response:
         await self._user(request)
@@ -219,7 +284,7 @@ class _Interface:
 
     async def _user(self, request: Request) -> str:
         token = token_of(request.headers.get("authorization", ""))
-        user = await run_in_threadpool(self._authenticate, token) if token else None
+        user = await self._checking.run(self._authenticate, token) if token else None
         if user is None:
             raise HTTPException(401, "show a token of this grid: phalanx token", {"WWW-Authenticate": "Bearer"})
         return str(user)
@@ -261,6 +326,7 @@ def _number(asked: dict[str, list[str]], name: str) -> int | None:
 
 
 def _answer(status: int, words: str, headers: Any = None) -> Response:
+    words = words.encode("utf-8", "backslashreplace").decode()  # JSON has no half of a surrogate pair
     return JSONResponse({"status": status, "msg": words, "detail": words}, status, headers)
 
 
