@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import phalanx as px
 import pytest
-from conftest import Eventually, processes
+from conftest import Eventually
 from phalanx.errors import RecruitError
 from phalanx.pilots._own_grid import remove_left
 from pilots.programs import executors
@@ -29,7 +28,7 @@ def run(tmp_path: Path, home: Path, eventually: Eventually) -> Iterator[Process]
     """`run(part)` starts a part of the program. Ray's own processes end a little after it."""
     if not PYTHON.exists():
         pytest.skip("needs .venv/ray, which make test makes")
-    before, started = processes(), []
+    before, started = of_this_run(), []
 
     def start(part: str) -> Process:
         path = os.pathsep.join([str(ROOT / "python"), str(ROOT / "tests"), str(ROOT)])
@@ -52,19 +51,21 @@ def run(tmp_path: Path, home: Path, eventually: Eventually) -> Iterator[Process]
         with suppress(ProcessLookupError):
             process.kill()
     with suppress(AssertionError):
-        eventually(lambda: not processes().keys() - before.keys(), timeout=20, what="the end of Ray")
-    quiet_since = time.monotonic()
+        eventually(lambda: not of_this_run() - before, timeout=20, what="the end of Ray")
+    for pid in of_this_run() - before:  # Ray's agents outlive a program that was killed
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not of_this_run() - before, timeout=60, what="the end of Ray's agents")
 
-    def is_quiet() -> bool:
-        """Ends Ray's agents, which outlive a program that was killed, and are seen once their parent has ended."""
-        nonlocal quiet_since
-        for pid in [pid for name, pid in processes().items() if name not in before]:
-            quiet_since = time.monotonic()
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return time.monotonic() - quiet_since > 3
 
-    eventually(is_quiet, timeout=60, what="the end of Ray's agents")
+def of_this_run() -> set[int]:
+    """The processes of this run of the tests, but for this one."""
+    mark, found = f"PHALANX_TEST_RUN={os.environ['PHALANX_TEST_RUN']}".encode(), set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                found.add(int(folder.name))
+    return found - {os.getpid()}
 
 
 @pytest.mark.parametrize("part", ["computes", "survives_losses", "tells_errors"])
