@@ -82,11 +82,11 @@ def test_executors_end_when_the_program_is_killed(run: object, eventually: Event
     process.line("ready", timeout=90)
     process.kill()
     eventually(lambda: not executors(), timeout=60, what="the end of the executors")
-    # Ray has killed them, so that their folders are left for the next executor that starts, and the grid's for the next
-    # program.
+    # Ray kills those that have not ended yet, so that their folders are left for the next executor that starts. The
+    # grid's is left for the next program.
     folder = Path(os.environ["TMPDIR"])
     left = [*folder.glob("phalanx-pilot-*"), *folder.glob("phalanx-grid-*")]
-    assert len(left) == 3
+    assert 1 <= len(left) <= 3
     remove_left(left)
     assert not any(one.exists() for one in left)
     for programs in folder.glob("phalanx-programs-of-user-*"):  # what an executor that starts removes
