@@ -87,8 +87,12 @@ def test_executors_end_when_the_program_is_killed(run: object, eventually: Event
     folder = Path(os.environ["TMPDIR"])
     left = [*folder.glob("phalanx-pilot-*"), *folder.glob("phalanx-grid-*")]
     assert 1 <= len(left) <= 3
-    remove_left(left)
-    assert not any(one.exists() for one in left)
+
+    def are_removed() -> bool:
+        remove_left(left)
+        return not any(one.exists() for one in left)
+
+    eventually(are_removed, what="the removal of what ended processes have left")
     for programs in folder.glob("phalanx-programs-of-user-*"):  # what an executor that starts removes
         shutil.rmtree(programs)
 

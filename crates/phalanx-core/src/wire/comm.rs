@@ -215,7 +215,8 @@ mod tests {
         assert_eq!(refused(vec![(first(1, 0), long(MOST + 1))]), WireError::BodyTooLong { is: MOST + 1, most: MOST });
         let sum = Bytes::from([u64::MAX.to_le_bytes(), u64::MAX.to_le_bytes()].concat());
         assert_eq!(refused(vec![(first(2, 0), sum)]), WireError::Lengths);
-        assert_eq!(refused(vec![(first(1, 0), long(5)), (first(1, 0), long(5))]), WireError::NoMessage);
+        assert_eq!(refused(vec![(first(1, 0), long(5)), (first(0, 0), Bytes::new())]), WireError::NoMessage);
+        assert_eq!(refused(vec![(first(1, 0), long(5)), (next.clone(), Bytes::new())]), WireError::NoMessage);
         assert_eq!(
             refused(vec![(first(1, 0), long(5)), (next.clone(), Bytes::from_static(b"abc"))]),
             WireError::Lengths
