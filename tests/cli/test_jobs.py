@@ -294,7 +294,20 @@ class TestJobs:
         (process,) = found["processes"]
         assert process["outcome"]["ended"] > process["outcome"]["began"]
         assert [it["name"] for it in process["outcome"]["outputs"]] == ["x1"]
+        wide = ("--places", "2", "--needs", "label=small")
+        number = submit(grid, *wide, "--", "python3", "-c", "kept = bytes([1]) * (350 << 20)")
+        assert ended(grid, number)["state"] == "COMPLETE", "two places have the memory of two"
         grid.kill("small")
+
+    def test_a_program_that_is_refused_processes_reads_why(self, grid: Site) -> None:
+        grid.join("few", grid.invite(), "--processes", "64", "--label", "few")
+        program = "import os, time\nwhile os.fork() or time.sleep(600): pass"
+        number = submit(grid, "--needs", "label=few", "--", "python3", "-c", program)
+        found = ended(grid, number)
+        # Either the kernel refuses a process, which the log tells, or the watch ends the program.
+        told = grid.call("bob", "logs", str(number)).stderr + found["why"]
+        assert "phalanx: the program may have 32 processes and threads" in told or "and may have 32" in told, told
+        grid.kill("few")
 
 
 def _sleepers(word: str) -> list[str]:

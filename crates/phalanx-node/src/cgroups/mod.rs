@@ -262,6 +262,11 @@ impl Group {
         Some(self.bound.filter(|bound| peak >= bound - bound / 16))
     }
 
+    /// Whether the kernel has refused the program a process, because it had as many as it may have.
+    pub fn refused_processes(&self) -> bool {
+        self.parts.iter().any(|(_, path)| version::refused_processes(path))
+    }
+
     /// The peak memory of the program, in bytes.
     pub fn peak(&self) -> Option<u64> {
         self.memory.as_ref().and_then(|(version, path)| version.peak(path))

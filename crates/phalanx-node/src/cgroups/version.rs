@@ -114,6 +114,12 @@ impl Version {
     }
 }
 
+/// Whether the kernel has refused a process to the group. The file is the same in both versions.
+pub fn refused_processes(group: &Path) -> bool {
+    let text = fs::read_to_string(group.join("pids.events")).unwrap_or_default();
+    text.lines().filter_map(|line| line.strip_prefix("max ")).any(|count| count.trim() != "0")
+}
+
 /// The quota in microseconds per period, for hundredths of a processor.
 fn quota(cpu: u64) -> u64 {
     (cpu * PERIOD / 100).max(1000)

@@ -79,13 +79,27 @@ impl Keeper {
     ///
     /// The cage cannot be entered, or no process can be started.
     pub fn start(bars: &Bars, commands: &mut [Command]) -> io::Result<(Keeper, Vec<io::Result<Begun>>)> {
+        let places = commands.len();
+        Keeper::start_with(bars, commands, places)
+    }
+
+    /// The same for a program that has so many places, and so many parts of what the owner gives.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Keeper::start`].
+    pub fn start_with(
+        bars: &Bars,
+        commands: &mut [Command],
+        places: usize,
+    ) -> io::Result<(Keeper, Vec<io::Result<Begun>>)> {
         let account = bars.account().unwrap_or_else(|| geteuid().as_raw());
         // The kernel does not limit the processes of root.
         if let Some(most) = bars.processes().filter(|_| account != 0) {
             crowd::make_room(account, most);
         }
         let limiter = bars.limiter();
-        let group = limiter.map(|limiter| limiter.group(commands.len())).transpose()?.flatten();
+        let group = limiter.map(|limiter| limiter.group(places)).transpose()?.flatten();
         let entries = group.as_ref().map_or_else(Vec::new, Group::entries);
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let (reports, report) = nursery::pipe()?;
@@ -101,7 +115,7 @@ impl Keeper {
         let reason = Reason::default();
         crowd::note(process, &socket, account, reason.clone());
         if let Some(limiter) = limiter {
-            limiter.watch(process, &socket, bars.folders(), commands.len(), reason.clone());
+            limiter.watch(process, &socket, bars.folders(), places, reason.clone());
         }
         let group = limiter.cloned().zip(group);
         let keeper = Keeper { socket, process, is_over: false, reason, group };
@@ -121,6 +135,11 @@ impl Keeper {
     /// The reason, for people, if the program was ended to make room for others, or for a limit. `None`: it was not.
     pub fn reason(&self) -> Option<String> {
         self.reason.words().or_else(|| self.group.as_ref().and_then(|(limiter, group)| limiter.why(group)))
+    }
+
+    /// For people: a limit that the program has met, and that has not ended it. `None`: there is none.
+    pub fn met(&self, places: u64) -> Option<String> {
+        self.group.as_ref().and_then(|(limiter, group)| limiter.met(group, places))
     }
 
     /// Sends a signal to the process group of a process of the program, if the process has not ended.

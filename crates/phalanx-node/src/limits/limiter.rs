@@ -93,6 +93,14 @@ impl Limiter {
         })
     }
 
+    /// The limit that the kernel has held a program to without ending it, in words for its user.
+    pub fn met(&self, group: &Group, places: u64) -> Option<String> {
+        let most = self.processes_of(places).unwrap_or(MOST_PROCESSES * places);
+        group.refused_processes().then(|| {
+            format!("the program may have {most} processes and threads on this machine, and was refused further ones")
+        })
+    }
+
     /// Puts this process under what a process itself can be bound to: the size of files, and, where the kernel bounds no groups, whole
     /// processors. System calls only.
     ///

@@ -190,7 +190,7 @@ impl Shared {
         }
         command.stdout(output_end).stderr(error_end).process_group(0);
         let mut commands = [command];
-        let (keeper, begun) = Keeper::start(bars, &mut commands)?;
+        let (keeper, begun) = Keeper::start_with(bars, &mut commands, running.places as usize)?;
         drop(commands); // because they hold the writing ends of the pipes
         if let Some(Err(error)) = begun.first() {
             return Err(match error.kind() {
@@ -270,12 +270,15 @@ impl Shared {
                 ended = keeper.news().map_err(|_| Failure::Machine("its keeper was ended".to_owned()))?;
             }
         }
-        let reason = keeper.reason();
+        let (reason, met) = (keeper.reason(), keeper.met(running.places.into()));
         drop(keeper); // waits until no descendant is left, so that the streams are complete
         streams.iter_mut().zip(&running.captured).for_each(|(stream, to)| read(stream, to, &mut buffer, true));
         let Some(Ended { status, resident, cpu, .. }) = ended else {
             return Ok(if is_late { Exit::Late } else { Exit::Signal(libc::SIGKILL) });
         };
+        if let Some(met) = met.filter(|_| !status.success()) {
+            running.captured(Stream::Error).add(format!("phalanx: {met}\n").as_bytes());
+        }
         metered.tell(cpu);
         (used.memory, used.cpu) = (used.memory.max(resident), used.cpu + cpu);
         match (is_late, reason) {
