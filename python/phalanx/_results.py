@@ -89,7 +89,10 @@ class Results(Generator[R, None, None], Generic[R]):
         return self._results.throw(*error)
 
     def close(self) -> None:
-        """Ends the computation. Unread results are dropped."""
+        """Ends the computation. Unread results are dropped. Tasks that run for another 0.1 s or longer are ended with
+        their interpreters, which are replaced. A computation whose results are dropped without a word lets tasks that
+        have begun come to their end."""
+        self._course.stop()
         self._results.close()
 
     def __aiter__(self) -> AsyncGenerator[R, None]:

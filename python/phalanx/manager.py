@@ -405,7 +405,7 @@ class Manager(Executor):
                 self._check_open()
         finally:
             stream.close()
-            native.close_run(run, True)
+            native.close_run(run, course.is_stopped)
             native.forget(staged)
             account.close()
             course.end()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import signal
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +21,7 @@ from phalanx._identities import EXECUTOR, identity_file, read_identity, revoked_
 from phalanx._program import VARIABLE
 from phalanx.cli import _limits, _voluntary
 from phalanx.cli._numbers import Count
+from phalanx.cli._stopping import Stop
 from phalanx.cli._voluntary import Voluntary
 from phalanx.errors import IdentityError, SpaceError
 from phalanx.hosts import COMMAND, PYTHON
@@ -347,9 +346,7 @@ class Ending:
     """Handles SIGINT and SIGTERM from its creation on, and waits for one of them."""
 
     def __init__(self) -> None:
-        self._stop = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self._stop.set())
+        self._stop = Stop()
 
     def wait(self, executor: _native.Executor | None = None, hub: _native.Hub | None = None) -> None:
         """Waits for the end. Meanwhile the executor checks its certificate. Raises IdentityError if the executor or the

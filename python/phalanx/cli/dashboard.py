@@ -6,10 +6,8 @@ import json
 import os
 import secrets
 import select
-import signal
 import stat
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import click
 from phalanx._grids import Joined, dialler_of, one_joined
 from phalanx.cli._examples import examples
 from phalanx.cli._numbers import Count
+from phalanx.cli._stopping import Stop
 from phalanx.cli._streams import is_terminal, printable
 from phalanx.dashboard import Dashboard
 from phalanx.dashboard._grid import GridSource
@@ -71,12 +70,10 @@ def dashboard(
     grid = Grid(joined.name) if spaces else None
     watched = [Asked(it, _asks(grid, it)) for it in spaces] if grid is not None else []
     page = Dashboard(GridSource(joined, watched, all_users=all_users), port=port or 0, token=token)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = Stop()
     try:
         _say(page, joined, as_json)
-        while not stop.is_set():
+        while not stop.is_asked:
             if _enter(stop):
                 click.echo(page.link())
     finally:
@@ -94,7 +91,7 @@ def _say(page: Dashboard, joined: Joined, as_json: bool) -> None:
         click.echo("Enter prints another link, Ctrl-C ends the dashboard", err=True)
 
 
-def _enter(stop: threading.Event) -> bool:
+def _enter(stop: Stop) -> bool:
     """Whether the user has pressed Enter; waits half a second for it."""
     if not is_terminal(sys.stdin) or os.name != "posix":
         stop.wait(_LOOK)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import signal
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +17,7 @@ from phalanx.cli._console import console
 from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import in_grid
 from phalanx.cli._numbers import Count, Seconds
+from phalanx.cli._stopping import Stop
 from phalanx.cli._suggestions import Suggesting
 from phalanx.errors import PhalanxError, SpaceError
 from phalanx.grid import Grid
@@ -150,9 +149,7 @@ def serve(
         click.echo(f"links may be weaker than by default: {line}", err=True)
     if server.name is None:
         click.echo("no identity: serving this user's processes on this machine only", err=True)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = Stop()
     named = f" as {server.name}" if server.name else ""
     facts = {"address": server.address, "name": server.name}
     click.echo(json.dumps(facts) if as_json else f"listening on {server.address}{named}")
