@@ -121,8 +121,7 @@ class OwnGrid:
 def _find_ways(addresses: list[str], dialler: Dialler) -> None:
     """Finds the direct ways to executors before links are made.
 
-    A link whose way is found late goes through the hub, and an executor refuses a data link that comes another way than
-    the control link.
+    A link whose direct way is found late goes through the hub, which is slower.
     """
     began = time.monotonic()
     _native.ask_executors(addresses, dialler)

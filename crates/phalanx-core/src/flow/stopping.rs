@@ -2,8 +2,8 @@
 //! tried again.
 //!
 //! The interpreter says which token it is at ([`FromInterpreter::Stop`](crate::wire::FromInterpreter::Stop)). It is then
-//! ended and replaced, because nothing less stops a function for certain. What it had computed and not sent, and what it
-//! had not begun, is fired elsewhere, and is under no suspicion.
+//! ended and replaced, because nothing less stops a function for certain. Its tokens without a sent result are fired
+//! elsewhere, and are under no suspicion.
 
 use super::Engine;
 use super::interpreter::{Firing, Race};

@@ -5,7 +5,7 @@ use crate::ids::{InterpreterId, RunId};
 use serde::Serialize;
 use std::time::Duration;
 
-/// What a manager does now. Times are in seconds.
+/// A snapshot of a manager's work. Times are in seconds.
 #[derive(Debug, Clone, Serialize)]
 pub struct View {
     /// The number of interpreters that the contract wants.
@@ -37,7 +37,7 @@ pub struct RunView {
     pub batch: u32,
 }
 
-/// What an interpreter has in flight.
+/// The firings that an interpreter has in flight.
 #[derive(Debug, Clone, Serialize)]
 pub struct InterpreterView {
     /// The interpreter.
@@ -55,7 +55,7 @@ pub struct InterpreterView {
 }
 
 impl Engine {
-    /// What the manager does at this moment.
+    /// A snapshot of the manager's work at this moment.
     pub fn view(&self, now: Duration) -> View {
         let runs = self.runs.iter().map(|(id, run)| {
             let program = self.programs.get(&run.program);

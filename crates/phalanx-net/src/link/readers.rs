@@ -44,7 +44,7 @@ pub struct Readers {
 
 /// A link that one of the threads reads.
 pub struct Attended {
-    /// The link. What is [queued](Link::queue) there is written by [`Attended::write`].
+    /// The link. [`Attended::write`] writes the frames that are [queued](Link::queue) there.
     pub link: Arc<Link>,
     key: usize,
     reader: Mutex<Reader>,

@@ -31,7 +31,7 @@ impl Bell {
         while self.heard.receive(&mut bytes, false).is_ok_and(|count| count == bytes.len()) {}
     }
 
-    /// What the event loop waits for. It is open as long as the bell.
+    /// The descriptor that the event loop waits for. It is open as long as the bell.
     pub fn file(&self) -> RawFd {
         self.heard.raw().as_fd().as_raw_fd()
     }

@@ -48,7 +48,7 @@ impl From<IdentityError> for CommError {
 pub struct Connect {
     /// The identity that it shows. `None`: it reaches processes of its user on this machine only.
     pub member: Option<Member>,
-    /// What it keeps to.
+    /// The rules of the comm.
     pub rules: Rules,
 }
 
@@ -70,7 +70,7 @@ impl Dialling {
         let place = Arc::downgrade(&made);
         let work = move || {
             let outcome = reach(&address, &connect, &bells);
-            // If nobody waits any more, the comm is dropped, which ends it.
+            // Without a waiting caller, the comm is dropped, which ends it.
             if let Some(place) = place.upgrade() {
                 *lock(&place) = Some(outcome);
                 bells.tell(number);
@@ -80,7 +80,7 @@ impl Dialling {
         Ok(Dialling { number, made })
     }
 
-    /// What came of it. `None`: it goes on.
+    /// The outcome of the attempt. `None`: it goes on.
     pub fn take(&self) -> Option<Result<Comm, CommError>> {
         lock(&self.made).take()
     }

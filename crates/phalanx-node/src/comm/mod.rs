@@ -36,7 +36,7 @@ const LONG: usize = 32 << 10;
 static READERS: LazyLock<OfProcess<Option<Arc<Readers>>>> = LazyLock::new(OfProcess::default);
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// What both ends of comms keep to.
+/// The rules of both ends of a comm.
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// The levels that links may have.
@@ -73,7 +73,7 @@ pub struct Comm {
     pub peer: Option<String>,
     /// The levels, and what decided them. `None`: this end is the server, and the client has decided.
     pub agreed: Option<Agreed>,
-    /// What the two ends call themselves: the address of this end, if the link is over a network, and the process at the other end
+    /// The names of the two ends: the address of this end, if the link is over a network, and the process at the other end
     /// otherwise.
     pub ends: Ends,
 }
