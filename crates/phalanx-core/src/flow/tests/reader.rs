@@ -159,10 +159,11 @@ impl Reader {
         let right = match got {
             Got::TimedOut(attempts) => hangs && *attempts == retries + 1,
             Got::Cancelled => self.cancels,
+            // Also a task that hangs, if its interpreters are lost before it is late.
+            Got::Culprit(killed) => (fate == Fate::Kills || self.unlucky) && self.are_as_many_as_allowed(killed.len()),
             _ if hangs => false,
             Got::Result(number) => fate == Fate::Gives && *number == integers::result(task, self.stream.instructions),
             Got::Raised => fate == Fate::Raises,
-            Got::Culprit(killed) => (fate == Fate::Kills || self.unlucky) && self.are_as_many_as_allowed(killed.len()),
         };
         assert!(right, "task {task} has come to {got:?}");
     }
