@@ -362,14 +362,21 @@ _OVER = object()
 def pack_failure(error: BaseException, token: Any) -> bytes:
     """Pickles the exception, or a stand-in if it cannot travel, with its traceback and the shortened task."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    pickled = _pickled_error(error)
+    if pickled is None:
+        # Libraries such as tblib pickle its traceback too, which may be too deep. The text above has it.
+        error.__traceback__ = error.__cause__ = error.__context__ = None
+        pickled = _pickled_error(error) or dumps(RemoteError(in_one_line(error)))
+    return dumps((pickled, text, short(token)))
+
+
+def _pickled_error(error: BaseException) -> bytes | None:
+    """The pickled exception; None if it cannot be pickled, or unpickled."""
     try:
         pickled = dumps(error)
-        travels = isinstance(pickle.loads(pickled), BaseException)
+        return pickled if isinstance(pickle.loads(pickled), BaseException) else None
     except BaseException:
-        travels = False
-    if not travels:
-        pickled = dumps(RemoteError(in_one_line(error)))
-    return dumps((pickled, text, short(token)))
+        return None
 
 
 def staging_error(error: BaseException, machine: str, what: str) -> StagingError:

@@ -153,6 +153,24 @@ def test_an_exception_that_cannot_travel_has_a_stand_in(
     assert words.partition(":")[0] in cause_of(arrived).traceback
 
 
+def descending(task: int) -> int:
+    """Recurses too deep, where tracebacks travel with their exceptions, as Dask's library makes them."""
+    import tblib.pickling_support
+
+    tblib.pickling_support.install()
+
+    def descend(depth: int) -> int:
+        return descend(depth + 1) + depth
+
+    return descend(task)
+
+
+def test_an_exception_whose_traceback_is_too_deep_keeps_its_type(manager: px.Manager) -> None:
+    with pytest.raises(RecursionError, match="maximum recursion depth") as caught:
+        list(manager.map(descending, [0]))
+    assert "descend" in cause_of(caught.value).traceback
+
+
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_what_would_end_a_program_ends_neither_an_interpreter_nor_this_one(
     manager: px.Manager, error: type[BaseException]
