@@ -63,7 +63,7 @@ class ExecutorStatus:
     interpreters : int or None
         The most interpreters and ranks that it runs at a time. None: it has told nothing yet, or is not here.
     used : int or None
-        How many of these places are in use.
+        How many of these places are in use, also by processes that begin or end and are not in ``running``.
     running : tuple of Running
         What it runs, at most 64 entries.
     more : int
