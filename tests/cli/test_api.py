@@ -289,6 +289,7 @@ def test_the_log_of_an_ended_process_goes_on_where_a_client_was(lab: Lab) -> Non
     assert end["data"] == {"state": "EXECUTOR_ERROR", "exit": {"code": 3}}
     *output, _ = lab.events(path, **{"Last-Event-ID": "100"})
     assert "".join(event["data"]["text"] for event in output) == expected[100:]
+    assert lab.refused("GET", f"/jobs/{job}/processes/0/logs/stdout?start=-1")[0] == 400
 
 
 def test_other_users_jobs_are_not_there(lab: Lab) -> None:
@@ -617,6 +618,27 @@ def test_a_tuple_that_makes_no_sense_is_refused_with_the_name_of_the_field(
 ) -> None:
     status, said = lab.refused("POST", f"/spaces/open/{word}", document)
     assert (status, words in said) == (400, True), said
+
+
+@pytest.mark.parametrize("name", ["x" * 101, quote("é" * 51), "a%2Bb%20c", "%0A", "a%23"])
+def test_a_name_that_no_space_has_is_refused(lab: Lab, name: str) -> None:
+    status, said = lab.refused("POST", f"/spaces/{name}/count", {"template": []})
+    assert (status, "space: a name has letters, digits and" in said) == (400, True), said
+
+
+def test_a_space_may_have_a_name_of_any_language(lab: Lab) -> None:
+    status, said = lab.refused("POST", f"/spaces/{quote('zählung-東京.1')}/out", {"tuple": ["x"], "lease": None})
+    assert (status, said) == (403, "not allowed: nothing in the space zählung-東京.1")  # by the rules of the server
+
+
+def test_a_path_tells_all_methods_that_it_has(lab: Lab) -> None:
+    answer = lab.ask("DELETE", "/jobs")
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+
+
+def test_a_path_with_a_line_end_is_not_found_in_the_words_of_the_interface(lab: Lab) -> None:
+    status, said = lab.refused("GET", "/entries/%0Ax")
+    assert (status, "openapi.json lists what is here" in said) == (404, True), said
 
 
 def test_a_body_for_a_space_has_a_bound(lab: Lab) -> None:

@@ -26,6 +26,8 @@ from phalanx.tes.at_hub import AtHub, bytes_of
 LONGEST_FOLLOW = 3600.0
 #: Bytes of a finished log that are sent at once.
 _PIECE = 64 << 10
+#: The last byte at which a log may be asked for.
+MOST_START = 1 << 40
 #: Most logs of running processes that are read at a time. Each has a link to the hub.
 MOST_LINKS = 16
 
@@ -71,12 +73,11 @@ class LogRoutes:
     async def log(self, request: Request, user: str) -> Response:
         """What a process has written: all of it, or so much as there is while it runs."""
         job, row = await self._users.thread(user, self._jobs.process_of, user, *named(request))
-        stream = _stream(request)
+        stream, start = _stream(request), number_in(request, "start", 0, MOST_START) or 0
         if row["outcome"] is not None:
             return self._jobs.send(request, user, job["user"], row["outcome"][stream])
         if STATES[row["state"]] in OVER:
             return Response(b"", media_type=BYTES)
-        start = number_in(request, "start", 0, 1 << 40) or 0
         written = await self._running.read(job["id"], row["index"], stream, start)
         return Response(written, media_type=BYTES)
 

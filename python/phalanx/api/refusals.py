@@ -9,6 +9,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 
 from phalanx.errors import (
     AccessError,
@@ -88,9 +89,16 @@ async def _refused(_: Request, error: Exception) -> Response:
     return problem(error.status, str(error), error.headers)
 
 
-async def _routed(_: Request, error: Exception) -> Response:
+async def _routed(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return problem(error.status_code, f"{error.detail}: openapi.json lists what is here", error.headers)
+    headers = {"allow": ", ".join(_methods(request))} if error.status_code == 405 else error.headers
+    return problem(error.status_code, f"{error.detail}: openapi.json lists what is here", headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """The methods that are there for the path of a request. Several routes may have it."""
+    routes = [it for it in request.app.routes if it.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in routes for method in route.methods or ()})
 
 
 async def _raised(_: Request, error: Exception) -> Response:

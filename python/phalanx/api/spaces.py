@@ -35,8 +35,8 @@ _MORE = 20.0
 MOST_TUPLES = 10_000
 #: Most bytes of a body.
 LONGEST_BODY = 1 << 20
-#: Longest name of a space, in characters.
-_LONGEST_NAME = 200
+#: Longest name of a space, in bytes of UTF-8, and its characters beside letters and digits.
+_LONGEST_NAME, _SIGNS = 100, "-_.:+@"
 #: Threads for requests to spaces. A server that does not answer keeps only them.
 _THREADS = 32
 
@@ -219,6 +219,7 @@ def _wanted(fields: Fields, *, takes: bool, waits: bool) -> tuple[tuple[Any, ...
 def _named(request: Request) -> tuple[str, str]:
     """The machine and the space of a request."""
     name = request.path_params["space"]
-    if not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME:
-        raise Refused(400, f"space: a name has 1 to {_LONGEST_NAME} characters that can be printed")
+    is_plain = all(sign in _SIGNS or sign.isalnum() for sign in name)
+    if not is_plain or not 0 < len(name.encode()) <= _LONGEST_NAME:
+        raise Refused(400, f"space: a name has letters, digits and {_SIGNS}, at most {_LONGEST_NAME} bytes")
     return request.query_params.get("machine", ""), name

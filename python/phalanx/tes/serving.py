@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import tempfile
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from starlette.routing import Mount
 from starlette.types import ASGIApp
 
 from phalanx.errors import PhalanxError
@@ -75,7 +77,9 @@ class Serving:
         try:
             app = application(self._service, jobs.user_of, about)
             for path, other in beside(jobs, served).items():
-                app.mount(path, other)
+                mount = Mount(path, other)
+                mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)  # paths may have line ends
+                app.routes.append(mount)
             self._server = Server(app, *address, self._certificate.context)
         except BaseException:
             self.close()
