@@ -6,7 +6,7 @@ use super::site::Site;
 use super::starting::{Started, Starting, placed};
 use std::io;
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 /// What was started, and the executors that it may use from now on; or why the start failed, with the machines of the start before it.
 type Outcome = Result<(Started, Option<Hosts>), (LaunchError, Vec<Site>)>;
@@ -15,6 +15,8 @@ pub struct Again {
     next: Starting,
     /// The result of the start in progress.
     outcome: Option<Receiver<Outcome>>,
+    /// The thread of the last start.
+    thread: Option<JoinHandle<()>>,
     /// The machines of the start before a failed one. They keep what is in their folders.
     kept: Vec<Site>,
     /// Happenings of the new start that arrive before its result is known.
@@ -24,7 +26,7 @@ pub struct Again {
 impl Again {
     /// `next` is what the next start needs.
     pub fn new(next: Starting) -> Again {
-        Again { next, outcome: None, kept: Vec::new(), early: Vec::new() }
+        Again { next, outcome: None, thread: None, kept: Vec::new(), early: Vec::new() }
     }
 
     /// Restarts the program without some of its machines, and moves it off machine `leave`.
@@ -60,7 +62,8 @@ impl Again {
             let _ = give.send(outcome);
             happenings.send(Happening::Restarted);
         };
-        thread::Builder::new().name("phalanx-restart".into()).spawn(work).map(drop)
+        self.thread = Some(thread::Builder::new().name("phalanx-restart".into()).spawn(work)?);
+        Ok(())
     }
 
     /// How often the program has been started again.
@@ -111,6 +114,15 @@ impl Again {
                 None
             }
             happening => Some(happening),
+        }
+    }
+}
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        // The thread uses the folder on this machine, which goes with its last user. A start on this machine is short.
+        if self.next.program.folder.is_some() {
+            let _ = self.thread.take().map(JoinHandle::join);
         }
     }
 }
