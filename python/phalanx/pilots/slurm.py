@@ -9,26 +9,19 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-from phalanx._grids import make_folder, replace
-from phalanx._identities import home
 from phalanx.errors import RecruitError
 from phalanx.pilots._order import Order, check_count, command
-from phalanx.pilots._own_grid import remove_left, write_maker
+from phalanx.pilots._orders import Orders
 from phalanx.pilots._pilot import Pilot
 from phalanx.words import Cage, StrPath
 
 _log = logging.getLogger("phalanx")
 
-#: The folder of orders, in the home folder, which nodes must see.
-FOLDER = "pilots"
 #: Seconds that a command of Slurm's may take. A controller that is busy or away makes it wait.
 _PATIENCE = 60.0
 #: Seconds before the end of an allocation at which Slurm sends SIGTERM, so that work is handed back.
 _BEFORE_END = 30
-#: Bytes and lines that an error shows of what an executor has printed.
-_KEPT, _SHOWN = 4 << 10, 3
 #: Slurm's words for a job that has ended a while ago.
 _FORGOTTEN = "Invalid job id"
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
@@ -129,19 +122,14 @@ class Slurm(Pilot):
         self._words += shlex.split(options) if isinstance(options, str) else [_word("options", it) for it in options]
         self._prologue, self._folder, self._python = prologue, folder, python
         self._job: str | None = None
-        self._orders: Path | None = None
+        self._orders: Orders | None = None
 
     def _start(self, order: Order) -> None:
-        above = home() / FOLDER if self._folder is None else Path(self._folder).absolute()
-        remove_left(above.glob("slurm-*"))
-        self._orders = above / f"slurm-{self._started().joined.name.rpartition('-')[2]}"
-        make_folder(self._orders)
-        write_maker(self._orders)
-        file = self._orders / "order.json"
-        replace(file, order.line().decode())
+        self._orders = Orders("slurm", self._started().joined.name, self._folder, order)
         # The shell becomes the executor: the signals of Slurm are for the shell of the batch script.
-        script = f"#!/bin/sh\n{self._prologue}\nexec {shlex.join([*command(self._python), os.fspath(file)])}\n"
-        output = [f"--output={self._orders}/%a.txt", "--open-mode=append", "--parsable"]
+        words = [*command(self._python), os.fspath(self._orders.order)]
+        script = f"#!/bin/sh\n{self._prologue}\nexec {shlex.join(words)}\n"
+        output = [f"--output={self._orders.folder}/%a.txt", "--open-mode=append", "--parsable"]
         told = _call(["sbatch", *output, *self._words], script)
         self._job = told.strip().partition(";")[0]
         if not self._job.isdigit():
@@ -157,7 +145,7 @@ class Slurm(Pilot):
                 _log.warning("the job %s ends when its executors miss this program: %s", job, error)
         finally:
             if self._orders is not None:
-                shutil.rmtree(self._orders, ignore_errors=True)
+                self._orders.remove()
 
     def _failure(self, here: int) -> str | None:
         try:
@@ -191,12 +179,7 @@ class Slurm(Pilot):
 
     def _said(self) -> str:
         """The last lines that an executor has printed, as the end of a sentence."""
-        for file in sorted(self._orders.glob("*.txt")) if self._orders else ():
-            lines = [line for line in file.read_bytes()[-_KEPT:].decode(errors="replace").splitlines() if line.strip()]
-            if lines:
-                shown = "; ".join("".join(c if c.isprintable() else "?" for c in line) for line in lines[-_SHOWN:])
-                return f"; an executor has printed: {shown}"
-        return ""
+        return self._orders.said() if self._orders else ""
 
     def __repr__(self) -> str:
         return f"Slurm(nodes={self._nodes})"
