@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from phalanx.launching import bsprun, mpirun
     from phalanx.manager import Manager
     from phalanx.manager import Results as Results
-    from phalanx.pilots import Dask, PsiJ, Ray, Slurm, Ssh
+    from phalanx.pilots import Dask, Kubernetes, PsiJ, Ray, Slurm, Ssh
     from phalanx.requirements import needs
     from phalanx.security import Rules, secure_code, secure_data
     from phalanx.setups import per_interpreter
@@ -97,7 +97,7 @@ _HOMES = {
     "hosts": "Hosts Lan",
     "launching": "bsprun mpirun",
     "manager": "Manager",
-    "pilots": "Dask PsiJ Ray Slurm Ssh",
+    "pilots": "Dask Kubernetes PsiJ Ray Slurm Ssh",
     "requirements": "needs",
     "security": "Rules secure_code secure_data",
     "setups": "per_interpreter",
@@ -133,6 +133,7 @@ __all__ = [
     "Graph",
     "Grid",
     "Hosts",
+    "Kubernetes",
     "Lan",
     "Loop",
     "Manager",

@@ -1,11 +1,11 @@
 """The command line: ``phalanx bspcc``, ``phalanx bsprun``, ``phalanx cancel``, ``phalanx cat``, ``phalanx completion``,
 ``phalanx cp``, ``phalanx dashboard``, ``phalanx demo``, ``phalanx deploy``, ``phalanx doctor``, ``phalanx executor``,
 ``phalanx expel``, ``phalanx explain``, ``phalanx get``, ``phalanx grid``, ``phalanx grids``, ``phalanx help``,
-``phalanx here``, ``phalanx invite``, ``phalanx jobs``, ``phalanx join``, ``phalanx known``, ``phalanx leave``,
-``phalanx lend``, ``phalanx logs``, ``phalanx ls``, ``phalanx members``, ``phalanx mpicc``, ``phalanx mpicxx``,
-``phalanx mpirun``, ``phalanx pause``, ``phalanx pilot``, ``phalanx report``, ``phalanx resume``, ``phalanx rm``,
-``phalanx service``, ``phalanx space``, ``phalanx status``, ``phalanx submit``, ``phalanx sync``, ``phalanx token``,
-``phalanx up``."""
+``phalanx here``, ``phalanx invite``, ``phalanx jobs``, ``phalanx join``, ``phalanx known``, ``phalanx kubernetes``,
+``phalanx leave``, ``phalanx lend``, ``phalanx logs``, ``phalanx ls``, ``phalanx members``, ``phalanx mpicc``,
+``phalanx mpicxx``, ``phalanx mpirun``, ``phalanx pause``, ``phalanx pilot``, ``phalanx report``, ``phalanx resume``,
+``phalanx rm``, ``phalanx service``, ``phalanx space``, ``phalanx status``, ``phalanx submit``, ``phalanx sync``,
+``phalanx token``, ``phalanx up``."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ MODULES = {
     "jobs": "jobs",
     "join": "join",
     "known": "known",
+    "kubernetes": "kubernetes",
     "leave": "leave",
     "lend": "lend",
     "logs": "logs",

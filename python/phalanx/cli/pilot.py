@@ -13,14 +13,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 
 import click
 
 from phalanx import _native
-from phalanx._grids import Joined
+from phalanx._grids import Joined, dialler_of
 from phalanx._identities import read_private
 from phalanx._voluntary.rules import ALWAYS
 from phalanx.cli import _voluntary
@@ -29,7 +29,7 @@ from phalanx.cli._examples import examples
 from phalanx.cli._joined import host_name, machine_facts
 from phalanx.cli._voluntary import Voluntary
 from phalanx.cli.join import _join
-from phalanx.errors import IdentityError, RecruitError
+from phalanx.errors import IdentityError, PhalanxError, RecruitError
 from phalanx.members import to_name
 from phalanx.pilots._order import LONGEST, Order
 from phalanx.pilots._own_grid import remove_left, write_maker
@@ -68,17 +68,18 @@ _HANDED_BACK = {
     )
 )
 @click.argument("order", metavar="FILE|-")
-def pilot(order: str) -> None:
+def pilot(order: str) -> int:
     """Run an executor for one program.
 
-    It is for places that an engine gives. Slurm, ssh, Dask, Ray and others start this command for px.Slurm, px.Ssh,
-    px.Dask, px.Ray. FILE has the order that the program has written: a file that nobody else may read, or - for
-    standard input, whose end ends the executor.
+    It is for places that an engine gives. Slurm, ssh, Dask, Ray, PSI/J and Kubernetes start this command for px.Slurm,
+    px.Ssh, px.Dask, px.Ray, px.PsiJ and px.Kubernetes. FILE has the order that the program has written: a file that
+    nobody else may read, or - for standard input, whose end ends the executor.
 
     The executor joins the grid of the program with the secret in the order. Its private key is made here, in a folder
     that is gone at the end. It ends when the program ends, when the program is not heard of for a while, and before the
     end of the allocation: at the signal SIGTERM, or 15 s before the time that SLURM_JOB_END_TIME or squeue tells. What
-    it runs is handed back then, and the program fires it elsewhere.
+    it runs is handed back then, and the program fires it elsewhere. In a pod of an Indexed Job (JOB_COMPLETION_INDEX),
+    the exit code after SIGTERM is 143, so that Kubernetes starts the pod again.
     """
     signals = _Signals()
     told = Order.read(_read(order))
@@ -86,29 +87,64 @@ def pilot(order: str) -> None:
     if order == "-":
         signals.end_with_input()
     with _own_home() as scratch:
+        own = told.member is None
         capacity = told.interpreters or _cores()
-        # All of the place is the user's own: the environment that its engine has made, and the account.
+        # In a program's own grid, all of the place is the user's: the environment that its engine has made, and the
+        # account.
         donating = Donating(
             interpreters=capacity,
-            accept=("me",),
-            no_jobs=True,
+            accept=("me",) if told.member is None else told.member,
+            no_jobs=own,
             cage=told.cage,  # type: ignore[arg-type]
             exports=told.exports,
-            allow_root=True,
-            variables=(*_variables(),),
+            allow_root=own or os.environ.get("PHALANX_ALLOW_ROOT") == "1",
+            variables=(*_variables(),) if own else (),
             directory=scratch / "spaces",
             log_level="warning",
         )
-        joined = _joined(told)
-        facts = machine_facts(donating) | ({"ends": ends.isoformat()} if ends else {})
-        stays: tuple[list[str], list[str], dict[str, str]] = ([*joined.hubs], [], facts)
-        rules = _voluntary.native(ALWAYS, Voluntary())
-        with closing(start_executor("0.0.0.0:0", joined.executor, donating, grid=stays, **rules)) as service:
-            announce(service)
-            sys.stdout.flush()
-            why = _until_end(service, signals, told.silence, ends)
-            service.observe(_HANDED_BACK)
+        try:
+            joined = _joined(told)
+        except (IdentityError, RecruitError) as error:
+            if not _is_of_job():
+                raise
+            # A pod that fails is started again. There is no program any more, or it cannot be reached from there.
+            click.echo(f"ended: {error}", err=True)
+            return 0
+        with nullcontext() if own else _leaving(joined):
+            why = _serve(told, joined, donating, signals, ends)
     click.echo(f"ended: {why}")
+    # Kubernetes starts a pod again that it has evicted, unless the pod ends well.
+    return 128 + signal.SIGTERM if why == signal.SIGTERM.name and _is_of_job() else 0
+
+
+def _is_of_job() -> bool:
+    """Whether this is a pod of an Indexed Job of Kubernetes."""
+    return "JOB_COMPLETION_INDEX" in os.environ
+
+
+def _serve(told: Order, joined: Joined, donating: Donating, signals: _Signals, ends: datetime | None) -> str:
+    """Runs the executor until it is to end. Returns why."""
+    facts = machine_facts(donating) | ({"ends": ends.isoformat()} if ends else {})
+    stays: tuple[list[str], list[str], dict[str, str]] = ([*joined.hubs], [], facts)
+    rules = _voluntary.native(ALWAYS, Voluntary())
+    with closing(start_executor("0.0.0.0:0", joined.executor, donating, grid=stays, **rules)) as service:
+        announce(service)
+        sys.stdout.flush()
+        why = _until_end(service, signals, told.silence, ends)
+        service.observe(_HANDED_BACK)
+    return why
+
+
+@contextmanager
+def _leaving(joined: Joined) -> Iterator[None]:
+    """Tells the hub at the end that this member is gone. A hub that does not hear it sees the certificate's end."""
+    try:
+        yield
+    finally:
+        try:
+            _native.hub_leave(*dialler_of(joined, joined.executor))
+        except PhalanxError as error:
+            click.echo(f"the hub was not told: {error}", err=True)
 
 
 class _Signals:

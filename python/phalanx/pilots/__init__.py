@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from phalanx.pilots.dask import Dask as Dask
+    from phalanx.pilots.kubernetes import Kubernetes as Kubernetes
     from phalanx.pilots.psij import PsiJ as PsiJ
     from phalanx.pilots.ray import Ray as Ray
     from phalanx.pilots.slurm import Slurm as Slurm
     from phalanx.pilots.ssh import Ssh as Ssh
 
-__all__ = ["Dask", "Pilot", "PsiJ", "Ray", "Slurm", "Ssh"]
+__all__ = ["Dask", "Kubernetes", "Pilot", "PsiJ", "Ray", "Slurm", "Ssh"]
 
 # Each is imported when it is used: a manager of this machine needs none of them.
 if not TYPE_CHECKING:

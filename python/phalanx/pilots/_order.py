@@ -27,7 +27,9 @@ class Order(NamedTuple):
     each core that it may use. ``cage``: what keeps users' processes from the rest of the account. ``exports``: folders
     that the program may copy from and to, as ``phalanx executor --export`` takes them. ``silence``: the seconds after
     which it ends when its user's program does not answer. ``name``: what it is called, if no other one is; empty: as
-    its machine. ``seconds``: how long its place lasts, if only the user knows that.
+    its machine. ``seconds``: how long its place lasts, if only the user knows that. ``member``: whether the grid is one
+    that outlives the executor, and has other users: it serves those that are named here, or all, and leaves the grid at
+    its end. None: the grid is that of one program.
     """
 
     token: str
@@ -37,6 +39,7 @@ class Order(NamedTuple):
     silence: float = 20.0
     name: str = ""
     seconds: float | None = None
+    member: tuple[str, ...] | None = None
 
     def line(self) -> bytes:
         """The order as it travels."""
@@ -50,13 +53,19 @@ class Order(NamedTuple):
             if not isinstance(told, dict) or set(told) != set(cls._fields):
                 raise ValueError("it has not the parts of an order")
             _check(told)
-            exports = told["exports"]
-            if not isinstance(exports, list) or not all(isinstance(it, str) for it in exports):
-                raise ValueError("it has no exports")
-            order = cls(**{**told, "exports": (*exports,)})
+            exports, member = _words(told, "exports"), None if told["member"] is None else _words(told, "member")
+            order = cls(**{**told, "exports": exports, "member": member})
         except (ValueError, RecursionError) as error:
             raise IdentityError(f"this is no order of a pilot: {error}; px.Ssh, px.Slurm and others make one") from None
         return order
+
+
+def _words(told: dict[str, Any], name: str) -> tuple[str, ...]:
+    """Some words of an order. Raises ValueError if they are none."""
+    words = told[name]
+    if not isinstance(words, list) or not all(isinstance(it, str) for it in words):
+        raise ValueError(f"it has no {name}")
+    return (*words,)
 
 
 def _check(told: dict[str, Any]) -> None:
