@@ -122,6 +122,16 @@ def stage(command: list[str], files: dict[str, Path], folder: Path) -> list[str]
     return [program, *arguments]
 
 
+def stage_all(
+    programs: Sequence[Program], files: Sequence[str], folder: Path
+) -> tuple[list[list[str]], dict[str, Path]]:
+    """The commands of programs as executors run them, and the files that they need. Raises LaunchError."""
+    staged: dict[str, Path] = {}
+    for word in files:
+        add_file(word, staged, folder)
+    return [stage(program.command, staged, folder) for program in programs], staged
+
+
 def add_file(word: str, files: dict[str, Path], base: Path) -> str:
     """Adds a file, or what is in a folder; its name there: the same below ``base``, else its last part.
 

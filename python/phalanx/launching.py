@@ -450,9 +450,7 @@ def prepare(
         variables = _commands.library_variables() | variables
         executors = None
     else:
-        for word in files:
-            _commands.add_file(word, staged, folder)
-        commands = [_commands.stage(program.command, staged, folder) for program in asked]
+        commands, staged = _commands.stage_all(asked, files, folder)
         services = [] if delegate is None else [*SERVICES_OF[delegate]]
         executors = (reach.addresses, reach.dialler(), token, reach.words(), per_host, services, reach.newcomers())
         variables = {VARIABLE: token.hex()} | variables

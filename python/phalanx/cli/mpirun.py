@@ -16,11 +16,13 @@ import click
 from click.core import ParameterSource
 
 from phalanx import _native
-from phalanx._commands import MOST, asked_variables, read_programs
+from phalanx._commands import MOST, asked_variables, read_programs, stage_all
 from phalanx.cli._examples import examples
 from phalanx.cli._grid_options import GRID, IDENTITY, LAN, NEEDS, POLICY, TRUSTED, named_machines
 from phalanx.cli._numbers import Count, Seconds
 from phalanx.cli._paths import SomePath
+from phalanx.cli._places import OPTIONS as PLACES
+from phalanx.cli._places import place, placed
 from phalanx.cli._streams import is_terminal
 from phalanx.grid import Grid
 from phalanx.launching import CONTRADICTION, PATIENCE, SURVIVOR_PATIENCE, end_program, prepare, survivor
@@ -43,6 +45,9 @@ OF_HOSTS = {
     "delegate": "--delegate",
     "move_slow": "--move-slow",
 }
+
+#: What says something of an engine's places only.
+OF_PLACES = {"nodes": "--nodes", "seconds": "--time", "settings": "--place"}
 
 #: The exit code of a program that was ended by ``--timeout``, as that of timeout(1).
 TIMED_OUT = 124
@@ -72,6 +77,7 @@ OPTIONS = [
     click.option("--hosts", metavar="FILE|HOST:PORT,...", help="Run on these executors. Default: this machine."),
     GRID,
     LAN,
+    *PLACES,
     NEEDS,
     click.option("--per-host", type=Count(1, MOST), help=f"The most processes on one executor, {MOST} or fewer."),
     click.option("--file", "files", multiple=True, metavar="PATH", help="A file or folder to send to executors too."),
@@ -169,6 +175,10 @@ def _run(
     hosts: str | None,
     joined: str | None,
     lan: bool,
+    on: str | None,
+    nodes: int | None,
+    seconds: int | None,
+    settings: tuple[str, ...],
     needs: Needs | None,
     per_host: int | None,
     files: tuple[str, ...],
@@ -193,7 +203,7 @@ def _run(
 ) -> int:
     asked = read_programs(processes, command)
     variables = asked_variables(env)
-    is_here = hosts is None and joined is None and not lan
+    is_here = hosts is None and joined is None and not lan and on is None
     if not is_here and transport == "sockets":
         raise click.UsageError("--transport is for processes of this machine; links to others are as --policy says")
     if level is not None and transport != "sockets":
@@ -201,7 +211,14 @@ def _run(
     given = click.get_current_context().get_parameter_source
     for name, option in OF_HOSTS.items() if is_here else ():
         if given(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option} needs --hosts, --grid or --lan: it is about other machines")
+            raise click.UsageError(f"{option} needs --hosts, --grid, --lan or --on: it is about other machines")
+    for name, option in OF_PLACES.items() if on is None else ():
+        if given(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option} needs --on: it is about places that an engine gives")
+    if on is not None and (hosts is not None or joined is not None or lan or identity is not None):
+        raise click.UsageError(
+            "--on has machines and an identity of its own: leave --hosts, --grid, --lan, --identity out"
+        )
     if move_slow is not None and checkpoint == 0:
         raise click.UsageError("--move-slow needs checkpoints, at which processes are moved")
     for name, option in () if survive else (("checkpoints", "--checkpoints"), ("tries", "--restarts")):
@@ -209,29 +226,33 @@ def _run(
             raise click.UsageError(f"{option} needs --survive: it is about programs that are started again")
     if survive and keep_going:
         raise click.UsageError(f"{CONTRADICTION}: leave --survive or --keep-going out")
-    machines = named_machines(hosts, joined, lan, identity)
-    grid = Grid(machines, identity=identity, policy=read_policy(policy), trusted=trusted)
-    commands, options = prepare(asked, variables, grid.reach.meeting(needs), per_host, files, delegate=delegate)
-    if options["executors"] is not None:
-        for weaker in _native.weaker(options["executors"][3]):
-            click.echo(f"links may be weaker than by default: {weaker}", err=True)
-    return _launch(
-        commands,
-        timeout,
-        **options,
-        prefix=not no_prefix,
-        terminals=(is_terminal(sys.stdout), is_terminal(sys.stderr)),
-        colours="NO_COLOR" not in os.environ,
-        shown=True,
-        input=True,
-        output=output,
-        keep_going=keep_going,
-        patience=SURVIVOR_PATIENCE if survive and patience is None else patience,
-        apart=(level or "private") if transport == "sockets" else None,
-        checkpoints=None if restarts is None else (checkpoint, restarts),
-        move_slow=move_slow,
-        survive=survivor(checkpoints or True, tries) if survive else None,
-    )
+    pilot = None if on is None else place(on, nodes, seconds, settings)
+    if pilot is not None:  # what cannot run is found before nodes are waited for
+        stage_all(asked, files, Path.cwd())
+    with placed(pilot):
+        machines = pilot or named_machines(hosts, joined, lan, identity)
+        grid = Grid(machines, identity=identity, policy=read_policy(policy), trusted=trusted)
+        commands, options = prepare(asked, variables, grid.reach.meeting(needs), per_host, files, delegate=delegate)
+        if options["executors"] is not None:
+            for weaker in _native.weaker(options["executors"][3]):
+                click.echo(f"links may be weaker than by default: {weaker}", err=True)
+        return _launch(
+            commands,
+            timeout,
+            **options,
+            prefix=not no_prefix,
+            terminals=(is_terminal(sys.stdout), is_terminal(sys.stderr)),
+            colours="NO_COLOR" not in os.environ,
+            shown=True,
+            input=True,
+            output=output,
+            keep_going=keep_going,
+            patience=SURVIVOR_PATIENCE if survive and patience is None else patience,
+            apart=(level or "private") if transport == "sockets" else None,
+            checkpoints=None if restarts is None else (checkpoint, restarts),
+            move_slow=move_slow,
+            survive=survivor(checkpoints or True, tries) if survive else None,
+        )
 
 
 def _launch(commands: list[tuple[int | None, list[bytes]]], timeout: float | None, **options: Any) -> int:
@@ -279,6 +300,8 @@ mpirun = _command(
     "phalanx mpirun -n 4 python ring.py",
     "phalanx mpirun --grid lab -n 8 python ring.py",
     "phalanx mpirun --grid lab --needs cores=2,memory=4GB,software=ffmpeg -n 8 python ring.py",
+    "phalanx mpirun --on slurm --nodes 4 --time 1h --place partition=work ./solver",
+    "phalanx mpirun --on ssh:ws7,ada@ws8 -n 8 python ring.py",
     "phalanx mpirun --hosts hosts.txt --per-host 2 --file table.txt ./solver table.txt",
     "phalanx mpirun --grid lab --survive --checkpoints heat.saved -n 8 python heat.py",
     "phalanx mpirun -n 1 ./first : -n 3 ./others",
