@@ -208,6 +208,7 @@ class Manager(Executor):
             raise ContractError(
                 f"{contract!r} is no contract: write px.ParDegree(n), px.Throughput(rate) or px.Deadline(seconds)"
             )
+        pilot = where if isinstance(where, Pilot) and not where.is_started else None
         where, self._return = lent(where, interpreters_of(contract))
         if delegate is not None:
             check_word("delegate", delegate, DELEGATES, PhalanxError)
@@ -257,6 +258,8 @@ class Manager(Executor):
             gives=delegate is not None,
             tell=_log.warning if addresses is not None else None,
         )
+        if pilot is not None:
+            pilot._follow(native)
         for service in SERVICES_OF[delegate] if addresses is not None and delegate is not None else ():
             native.delegate(service, None)
         #: The runs of `compute` that were opened last, and what they compute.

@@ -226,7 +226,8 @@ class Cluster:
             if (kind, name) not in self.objects:
                 raise Refused(404, "NotFound", f'{kind}.batch "{name}" not found')
             if method == "patch":
-                self.objects[kind, name]["spec"] |= (body or {})["spec"]
+                for part, fields in (body or {}).items():
+                    self.objects[kind, name][part] |= fields
             return self._delete(name, query) if method == "delete" else self.objects[kind, name]
 
     def _create(self, kind: str, body: Object) -> Object:

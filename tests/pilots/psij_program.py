@@ -92,6 +92,10 @@ def slurm_survives() -> None:
 
 
 def pbs() -> None:
+    pilot = px.PsiJ("pbs", nodes=1, at_most=2, cores=1)
+    with px.Manager(pilot, contract=px.ParDegree(2)) as manager:  # one node has one interpreter
+        assert manager.submit(square, 3).result() == 9
+        assert len(pilot.executors()) == 2
     computes("pbs", cores=1, queue="work", account="lab", attributes={"pbs.l": "mem=8gb"})
 
 

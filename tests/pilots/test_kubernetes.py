@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -78,6 +79,25 @@ def test_a_pod_that_is_killed_is_a_loss_that_is_survived(lab: Cluster, eventuall
         lab.running()[0].signal(signal.SIGKILL)
         assert len([*found, *results]) == 200
         eventually(lambda: len(pilot.executors()) == 2, what="the executor that is started again")
+
+
+@pytest.mark.filterwarnings("ignore::phalanx.errors.ContractWarning")
+def test_pods_come_and_go_with_the_contract(
+    lab: Cluster, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phalanx.pilots._elastic._IDLE", 1.0)
+    pilot = px.Kubernetes(IMAGE, nodes=1, at_most=2, interpreters=1)
+    with px.Manager(pilot, contract=px.Throughput(80)) as manager:
+        for pods in (2, 3):  # in all: each has an index of its own
+            results = manager.compute(where, itertools.count())
+            eventually(lambda: len({next(results) for _ in range(50)}) == 2, timeout=60, what="a second pod")  # noqa: B023
+            results.close()
+            assert len(lab.pods) == lab.of("jobs")[0]["spec"]["completions"] == pods
+            short = manager.compute(square, itertools.count(1))
+            eventually(lambda: next(short) and len(lab.running()) == 1, timeout=60, what="one pod")  # noqa: B023
+            short.close()
+        assert sum(pod.code == 0 for pod in lab.pods) == 2  # so that Kubernetes does not start them again
+        assert not any(it.state == "lost" for it in manager.summary().interpreters)
 
 
 def test_pods_end_well_when_the_program_is_killed(lab: Cluster, script: Script, eventually: Eventually) -> None:
@@ -204,7 +224,8 @@ def test_what_is_sent_keeps_to_the_schemas_of_kubernetes() -> None:
     assert complaints({**documents[2], "specs": {}}) != []
 
 
-def test_a_manifest_makes_pods_executors_of_a_grid(lab: Cluster, home: Path, eventually: Eventually) -> None:
+@pytest.mark.parametrize("users", ["--accept me --cage none", "--cage limits --accept me", ""])
+def test_a_manifest_makes_pods_executors_of_a_grid(lab: Cluster, eventually: Eventually, users: str) -> None:
     import yaml
 
     words = ["kubernetes", "manifest", "--image", IMAGE, "--nodes", "2", "--interpreters", "1", "--time", "2h"]

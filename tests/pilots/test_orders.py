@@ -16,6 +16,9 @@ GOOD = Order("phalanx1-abc", 2, exports=("/data:ro",), name="n1", seconds=60)
 
 def test_an_order_travels() -> None:
     assert Order.read(GOOD.line()) == GOOD
+    for member in ((), ("ada", "eve")):
+        order = GOOD._replace(member=member)
+        assert Order.read(order.line()) == order
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,8 @@ def test_an_order_travels() -> None:
                 ("silence", "20"),
                 ("name", None),
                 ("seconds", -1),
+                ("member", "me"),
+                ("member", [5]),
                 ("more", 1),
             ]
         ),

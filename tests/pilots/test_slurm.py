@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -51,6 +52,11 @@ def test_each_node_has_an_executor_which_ends_with_the_manager(slurm: Cluster, h
         assert "phalanx1-" not in slurm.say("scontrol", "write", "batch_script", slurm_job(slurm), "-")
     assert not any(home.glob("pilots/*"))
     assert not pilot.is_started
+
+
+def tasks_of(slurm: Cluster) -> list[str]:
+    """The allocations, as Slurm names each task of an array."""
+    return slurm.say("squeue", "--array", "--noheader", "--format", "%i").split()
 
 
 def slurm_job(slurm: Cluster) -> str:
@@ -129,6 +135,48 @@ def test_executors_end_when_the_program_is_killed(
         assert len([*home.glob("pilots/*")]) == 1
 
 
+def test_a_contract_that_needs_more_nodes_gets_them(slurm: Cluster) -> None:
+    pilot = px.Slurm(nodes=1, at_most=2)
+    with px.Manager(pilot, contract=px.ParDegree(4)) as manager:
+        assert [it.name for it in pilot.executors()] == ["n1", "n2"]
+        assert list(manager.map(square, range(100))) == [number**2 for number in range(100)]
+        assert len(slurm.jobs()) == 2
+
+
+def test_a_node_that_is_lost_for_good_is_replaced(slurm: Cluster, eventually: Eventually) -> None:
+    pilot = px.Slurm(nodes=2, at_most=2, at_least=2, interpreters=1)
+    with px.Manager(pilot, contract=px.ParDegree(2)) as manager:
+        results = manager.compute(where, itertools.count())
+        next(results)
+        one, _ = tasks_of(slurm)
+        slurm.say("scancel", one)  # Slurm starts no job again that was canceled
+        eventually(lambda: next(results) and len({*tasks_of(slurm)} - {one}) == 2, timeout=60, what="another one")
+        eventually(lambda: len({next(results) for _ in range(50)}) == 2, timeout=60, what="two interpreters")
+        results.close()
+
+
+@pytest.mark.filterwarnings("ignore::phalanx.errors.ContractWarning")
+def test_nodes_come_and_go_with_the_contract(
+    slurm: Cluster, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phalanx.pilots._elastic._IDLE", 1.0)
+    pilot = px.Slurm(nodes=1, at_most=2, interpreters=1)
+    # A task takes 20 ms, so that an interpreter does 50 a second at most.
+    with px.Manager(pilot, contract=px.Throughput(80)) as manager:
+        results = manager.compute(where, itertools.count())
+        eventually(lambda: len({next(results) for _ in range(50)}) == 2, timeout=60, what="a second node")
+        assert len(slurm.jobs()) == 2
+        results.close()
+        # Tasks that take no time: one interpreter is released, and its node given back.
+        short = manager.compute(square, itertools.count(1))
+        eventually(lambda: next(short) and len(slurm.jobs()) == 1, timeout=60, what="one node")
+        assert not any(it.state == "lost" for it in manager.summary().interpreters)
+        short.close()
+        results = manager.compute(where, itertools.count())
+        eventually(lambda: len({next(results) for _ in range(50)}) == 2, timeout=60, what="a second node again")
+        results.close()
+
+
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
@@ -140,6 +188,7 @@ def test_executors_end_when_the_program_is_killed(
         ),
         (lambda: px.Slurm(nodes=0), "nodes is a number"),
         (lambda: px.Slurm(nodes=1, at_least=2), "is more than nodes"),
+        (lambda: px.Slurm(nodes=2, at_most=1), "is less than nodes"),
         (lambda: px.Slurm(time="an hour"), "time is like"),
         (lambda: px.Slurm(partition="\n"), "partition is a word"),
     ],

@@ -130,7 +130,7 @@ def _serve(told: Order, joined: Joined, donating: Donating, signals: _Signals, e
     with closing(start_executor("0.0.0.0:0", joined.executor, donating, grid=stays, **rules)) as service:
         announce(service)
         sys.stdout.flush()
-        why = _until_end(service, signals, told.silence, ends)
+        why = _until_end(service, signals, told, ends)
         service.observe(_HANDED_BACK)
     return why
 
@@ -185,7 +185,7 @@ def _read(order: str) -> bytes:
     return line
 
 
-def _until_end(service: _native.Executor, signals: _Signals, silence: float, ends: datetime | None) -> str:
+def _until_end(service: _native.Executor, signals: _Signals, told: Order, ends: datetime | None) -> str:
     """Waits until the executor is to end. Returns why."""
     heard = time.monotonic()
     looked = heard
@@ -193,9 +193,11 @@ def _until_end(service: _native.Executor, signals: _Signals, silence: float, end
         now = time.monotonic()
         if (service.hub_status or "").startswith(_KNOWN):
             heard = now
-        if now - heard >= silence:
-            return f"the program was not heard of for {silence:g} s"
+        if now - heard >= told.silence:
+            return f"the program was not heard of for {told.silence:g} s"
         if (why := service.expelled) is not None:
+            if told.member is None:
+                return "the program has given this place back"
             raise IdentityError(f"this is no executor of its program any more: {why}")
         if ends is not None and (ends - datetime.now(timezone.utc)).total_seconds() <= _BEFORE_END:
             return f"the allocation ends at {ends:%H:%M:%S} UTC"

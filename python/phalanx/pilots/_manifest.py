@@ -142,7 +142,6 @@ def secret(name: str, order: Order, owner: Object | None = None) -> Object:
         "kind": "Secret",
         "metadata": _metadata(name, owner),
         "type": "Opaque",
-        "immutable": True,
         "data": {_FILE: line},
     }
 

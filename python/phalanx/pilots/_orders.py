@@ -42,10 +42,14 @@ class Orders:
         make_folder(self.folder)
         try:
             write_maker(self.folder)
-            replace(self.order, order.line().decode())
+            self.renew(order)
         except BaseException:
             self.remove()
             raise
+
+    def renew(self, order: Order) -> None:
+        """Gives another order to executors that start from now on."""
+        replace(self.order, order.line().decode())
 
     def said(self) -> str:
         """The last lines that an executor has printed, as the end of a sentence; empty if none has."""

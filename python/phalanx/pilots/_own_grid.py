@@ -102,6 +102,10 @@ class OwnGrid:
         """The executors that are here now."""
         return [it for it in ask_members(self.joined) if it.role == "executor" and it.is_here and it.address]
 
+    def expel(self, name: str) -> None:
+        """Takes an executor out of the grid, which ends it."""
+        _native.hub_expel(*dialler_of(self.joined), name)
+
     def hosts(self) -> JoinedHosts:
         """The executors that are here now, and those that come later, for managers and others."""
         hosts = JoinedHosts(self.joined, self.executors())

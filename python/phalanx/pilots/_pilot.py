@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, TypeVar
 from phalanx._grids import JoinedHosts
 from phalanx.errors import RecruitError
 from phalanx.members import Member
+from phalanx.pilots._elastic import Elastic, offered
 from phalanx.pilots._order import Order, check_count, check_seconds
 from phalanx.words import CAGES, Cage, check_word
 
 if TYPE_CHECKING:
+    from phalanx import _native
     from phalanx.pilots._own_grid import OwnGrid
 
 _log = logging.getLogger("phalanx")
@@ -60,6 +62,8 @@ class Pilot:
         ``"limits"``, ``"files"`` or ``"full"``, as for ``phalanx executor --cage``.
     export
         Folders there that copies may read, or read and write: ``"/scratch:rw"``.
+    at_most
+        The most executors, for engines that give more of them, or take some back, while the program runs.
 
     Examples
     --------
@@ -78,6 +82,7 @@ class Pilot:
         address: str | Iterable[str],
         cage: Cage,
         export: str | Iterable[str],
+        at_most: int | None = None,
     ) -> None:
         if interpreters is not None:
             check_count("interpreters", interpreters)
@@ -89,6 +94,9 @@ class Pilot:
         self._export = [export] if isinstance(export, str) else [*export]
         if wrong := [it for it in self._export if not isinstance(it, str) or it.rpartition(":")[2] not in ("ro", "rw")]:
             raise RecruitError(f"export is a folder with :ro or :rw, like '/scratch:rw', not {wrong[0]!r:.80}")
+        self._at_most = at_most
+        self._order: Order | None = None
+        self._elastic: Elastic | None = None
         self._grid: OwnGrid | None = None
         self._lock = threading.Lock()
         self._pid = 0
@@ -110,6 +118,43 @@ class Pilot:
     def _state(self) -> str:
         """What the engine says of the executors that have not come, for people."""
         raise NotImplementedError
+
+    def _more(self, order: Order) -> None:
+        """Has the engine start one more executor. Only for engines that take ``at_most``."""
+        raise NotImplementedError
+
+    def _left(self) -> int:
+        """How many executors the engine was asked for, without those that have ended for good."""
+        raise NotImplementedError
+
+    def _renew(self, order: Order) -> None:
+        """Has executors that start from now on read this order."""
+        raise NotImplementedError
+
+    # The manager's part.
+
+    def _follow(self, native: _native.Manager) -> None:
+        """Grows and shrinks with the contract of a manager, which has this pilot for itself, if that is allowed."""
+        if self._at_most is not None:
+            self._elastic = Elastic(native, self.executors, self._grow, self._give_back)
+
+    def _grow(self, here: int) -> bool:
+        """Asks for one more executor if all that were asked for are here, and more are allowed. Whether it did."""
+        if self._at_most is None or self._order is None or not self._left() <= here < self._at_most:
+            return False
+        self._more(self._order)
+        return True
+
+    def _give_back(self, name: str, here: int) -> bool:
+        """Ends an executor, and with it its place, if enough others are here. Whether it did."""
+        if here <= self._at_least or self._order is None or self._left() != here:
+            return False
+        grid = self._started()
+        # A hub withdraws the token by which an expelled member has joined: those that start later need another one.
+        self._order = self._order._replace(token=grid.token())
+        self._renew(self._order)
+        grid.expel(name)
+        return True
 
     # The user's part.
 
@@ -138,8 +183,9 @@ class Pilot:
                 raise RecruitError(f"{self!r} is started already")
             self._grid, self._pid = OwnGrid(self._address), os.getpid()
             atexit.register(self.close)
+        self._order = Order(self._grid.token(), self._interpreters, self._cage, (*self._export,))
         try:
-            self._start(Order(self._grid.token(), self._interpreters, self._cage, (*self._export,)))
+            self._start(self._order)
         except BaseException:
             self.close()
             raise
@@ -184,6 +230,9 @@ class Pilot:
         if grid is None or os.getpid() != self._pid:
             return  # a fork has a copy of what is its parent's
         atexit.unregister(self.close)
+        if self._elastic is not None:
+            self._elastic.close()
+            self._elastic = None
         try:
             self._end()
         finally:
@@ -208,10 +257,13 @@ class Pilot:
         said = False
         while True:
             here, now = grid.executors(), time.monotonic()
-            if len(here) >= self._at_least and sum(map(_offered, here)) >= places:
+            there = sum(map(offered, here))
+            if len(here) >= self._at_least and there >= places:
                 return True
             if now - asked >= _ASK:
                 asked = now
+                if there < places and self._grow(len(here)):
+                    continue
                 why = self._failure(len(here))
                 if why is not None and not here:
                     raise RecruitError(why)
@@ -224,9 +276,3 @@ class Pilot:
                 said = True
                 _log.warning("waiting for executors, for %.0f s at most: %s", self._wait, self._state())
             time.sleep(_LOOK)
-
-
-def _offered(member: Member) -> int:
-    """How many interpreters an executor offers, as it says."""
-    word = member.facts.get("interpreters", "")
-    return int(word) if word.isascii() and word.isdigit() and len(word) < 6 else 0

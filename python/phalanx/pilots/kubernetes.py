@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.errors import RecruitError
-from phalanx.pilots._manifest import CONTAINER, Object, job, owned_by, pods_of, secret, service
-from phalanx.pilots._order import Order
+from phalanx.pilots._manifest import CONTAINER, MOST_NODES, Object, job, owned_by, pods_of, secret, service
+from phalanx.pilots._order import Order, check_count
 from phalanx.pilots._orders import last_lines
 from phalanx.pilots._pilot import Pilot
 from phalanx.words import Cage
@@ -37,8 +37,8 @@ class Kubernetes(Pilot):
     Security Standards, and get no token of a service account.
 
     The pods must reach this program: it runs in the cluster, or on a machine to which pods can connect. The program
-    needs rights to create, get, patch and delete jobs, to create services and secrets, and to list pods and read their
-    logs. The library is the official client: ``pip install kubernetes``.
+    needs rights to create, get, patch and delete jobs, to create services, to create and patch secrets, to list pods,
+    and to read their logs. The library is the official client: ``pip install kubernetes``.
 
     Parameters
     ----------
@@ -71,6 +71,9 @@ class Kubernetes(Pilot):
         How many interpreters each executor offers. By default one for each core of its container.
     at_least : int
         The number of executors that are waited for. Others are recruited as they come. Default: 1.
+    at_most : int, optional
+        The most pods. With it, the manager asks for one more while its contract lacks interpreters, and gives pods
+        back where it has had none for 30 s, down to ``at_least``. By default ``nodes``, and the number stays.
     wait : float
         Maximum seconds to wait for them. Default: 600.
     address : str or iterable of str
@@ -110,13 +113,20 @@ class Kubernetes(Pilot):
         python: str | None = None,
         interpreters: int | None = None,
         at_least: int = 1,
+        at_most: int | None = None,
         wait: float = 600.0,
         address: str | Iterable[str] = (),
         cage: Cage = "none",
         export: str | Iterable[str] = (),
     ) -> None:
         super().__init__(
-            interpreters=interpreters, at_least=at_least, wait=wait, address=address, cage=cage, export=export
+            interpreters=interpreters,
+            at_least=at_least,
+            at_most=at_most,
+            wait=wait,
+            address=address,
+            cage=cage,
+            export=export,
         )
         self._pods = pods_of(
             image,
@@ -132,9 +142,12 @@ class Kubernetes(Pilot):
         )
         if at_least > nodes:
             raise RecruitError(f"at_least={at_least} is more than nodes={nodes}")
+        if at_most is not None and check_count("at_most", at_most, MOST_NODES) < nodes:
+            raise RecruitError(f"at_most={at_most} is less than nodes={nodes}")
         self._context, self._namespace = context, namespace
         self._cluster: _Cluster | None = None
         self._job: str | None = None
+        self._asked = 0
 
     def _start(self, order: Order) -> None:
         name = f"phalanx-{self._started().joined.name.rpartition('-')[2]}"
@@ -142,11 +155,27 @@ class Kubernetes(Pilot):
         # The job comes first, because the others belong to it: so nothing is left behind if this program is killed
         # between two requests. Its pods begin when all of it is there.
         uid = cluster.create_job(job(name, self._pods, is_suspended=True))
-        self._job = name
+        self._job, self._asked = name, self._pods.nodes
         owner = owned_by(name, uid)
         cluster.create_secret(secret(name, order, owner))
         cluster.create_service(service(name, owner))
         cluster.patch_job(name, {"spec": {"suspend": False}})
+
+    def _more(self, order: Order) -> None:
+        assert self._cluster is not None
+        self._asked += 1
+        # A pod that was given back has its index done. The next one has another.
+        number = {"completions": self._asked, "parallelism": self._asked}
+        self._cluster.patch_job(str(self._job), {"spec": number})
+
+    def _renew(self, order: Order) -> None:
+        assert self._cluster is not None
+        name = str(self._job)
+        self._cluster.patch_secret(name, {"data": secret(name, order)["data"]})
+
+    def _left(self) -> int:
+        assert self._cluster is not None
+        return self._asked - (self._cluster.job_status(str(self._job)).succeeded or 0)
 
     def _end(self) -> None:
         cluster, name, self._cluster, self._job = self._cluster, self._job, None, None
@@ -225,6 +254,9 @@ class _Cluster:
 
     def patch_job(self, name: str, body: Object) -> None:
         self._ask(self._batch.patch_namespaced_job, name=name, body=body)
+
+    def patch_secret(self, name: str, body: Object) -> None:
+        self._ask(self._core.patch_namespaced_secret, name=name, body=body)
 
     def delete_job(self, name: str) -> None:
         """Has Kubernetes remove a job with all that belongs to it, unless it is gone already."""

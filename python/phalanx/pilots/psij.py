@@ -73,6 +73,9 @@ class PsiJ(Pilot):
         How many interpreters each executor offers. By default ``cores``, or one for each core of its node.
     at_least : int
         The number of executors that are waited for. Others are recruited as they come. Default: 1.
+    at_most : int, optional
+        The most nodes. With it, the manager asks for one more while its contract lacks interpreters, and gives nodes
+        back where it has had none for 30 s, down to ``at_least``. By default ``nodes``, and the number stays.
     wait : float
         Maximum seconds to wait for them. Default: 600.
     address : str or iterable of str
@@ -110,6 +113,7 @@ class PsiJ(Pilot):
         python: str | None = None,
         interpreters: int | None = None,
         at_least: int = 1,
+        at_most: int | None = None,
         wait: float = 600.0,
         address: str | Iterable[str] = (),
         cage: Cage = "none",
@@ -120,6 +124,7 @@ class PsiJ(Pilot):
         super().__init__(
             interpreters=interpreters or cores,
             at_least=at_least,
+            at_most=at_most,
             wait=wait,
             address=address,
             cage=cage,
@@ -128,6 +133,8 @@ class PsiJ(Pilot):
         self._name, self._nodes = _word("executor", executor).lower(), check_count("nodes", nodes, 65536)
         if at_least > nodes:
             raise RecruitError(f"at_least={at_least} is more than nodes={nodes}")
+        if at_most is not None and check_count("at_most", at_most, 65536) < nodes:
+            raise RecruitError(f"at_most={at_most} is less than nodes={nodes}")
         if cores is None and self._name in _WITHOUT_WHOLE_NODES:
             raise RecruitError(f"px.PsiJ({self._name!r}) needs cores=: PSI/J asks {self._name} for no whole nodes")
         self._seconds, self._cores = check_time(time), cores
@@ -136,6 +143,7 @@ class PsiJ(Pilot):
         self._attributes = {_word("attributes", it): _word("attributes", to) for it, to in (attributes or {}).items()}
         self._prologue, self._folder, self._python = prologue, folder, python
         self._orders: Orders | None = None
+        self._engine: Any = None
         self._jobs: list[Any] = []
 
     def _start(self, order: Order) -> None:
@@ -151,14 +159,27 @@ class PsiJ(Pilot):
         except ValueError as error:
             why = f": {error.__cause__}" if error.__cause__ else ""
             raise RecruitError(f"PSI/J: {error}{why}") from None
-        for number in range(self._nodes):
-            job = psij.Job(self._spec(psij, self._orders, number))
-            try:
-                engine.submit(job)
-            except Exception as error:  # PSI/J's own, and those of the library behind it
-                said = last_lines(str(error)) or type(error).__name__
-                raise RecruitError(f"PSI/J's {self._name} refuses: {said}") from error
-            self._jobs.append(job)
+        self._engine = engine
+        for _ in range(self._nodes):
+            self._more(order)
+
+    def _more(self, order: Order) -> None:
+        psij = _psij()
+        assert self._orders is not None
+        job = psij.Job(self._spec(psij, self._orders, len(self._jobs)))
+        try:
+            self._engine.submit(job)
+        except Exception as error:  # PSI/J's own, and those of the library behind it
+            said = last_lines(str(error)) or type(error).__name__
+            raise RecruitError(f"PSI/J's {self._name} refuses: {said}") from error
+        self._jobs.append(job)
+
+    def _renew(self, order: Order) -> None:
+        assert self._orders is not None
+        self._orders.renew(order._replace(seconds=float(self._seconds)))
+
+    def _left(self) -> int:
+        return sum(not job.status.final for job in self._jobs)
 
     def _spec(self, psij: Any, orders: Orders, number: int) -> Any:
         """What PSI/J is to submit."""
@@ -185,7 +206,7 @@ class PsiJ(Pilot):
         )
 
     def _end(self) -> None:
-        jobs, self._jobs = self._jobs, []
+        jobs, self._jobs, self._engine = self._jobs, [], None
         try:
             if self._name == "local":
                 _end_gently(jobs)
@@ -201,11 +222,12 @@ class PsiJ(Pilot):
 
     def _failure(self, here: int) -> str | None:
         ended = [job.status for job in self._jobs if job.status.final]
-        left = len(self._jobs) - len(ended)
-        if left > here:
+        if (left := self._left()) > here:
             return None
         why = next((f": {last_lines(it.message)}" for it in ended if it.message), "")
-        count = f"{left} of {self._nodes} jobs of {self._name} are left" if left else f"{self._name}'s jobs have ended"
+        count = (
+            f"{left} of {len(self._jobs)} jobs of {self._name} are left" if left else f"{self._name}'s jobs have ended"
+        )
         return f"{count}{why}{self._said()}"
 
     def _state(self) -> str:

@@ -63,6 +63,9 @@ class Slurm(Pilot):
         How many interpreters each executor offers. By default one for each core of its allocation.
     at_least : int
         The number of executors that are waited for. Others are recruited as they come. Default: 1.
+    at_most : int, optional
+        The most nodes. With it, the manager asks for one more while its contract lacks interpreters, and gives nodes
+        back where it has had none for 30 s, down to ``at_least``. By default ``nodes``, and the number stays.
     wait : float
         Maximum seconds to wait for them. Default: 600.
     address : str or iterable of str
@@ -100,19 +103,28 @@ class Slurm(Pilot):
         python: str | None = None,
         interpreters: int | None = None,
         at_least: int = 1,
+        at_most: int | None = None,
         wait: float = 600.0,
         address: str | Iterable[str] = (),
         cage: Cage = "none",
         export: str | Iterable[str] = (),
     ) -> None:
         super().__init__(
-            interpreters=interpreters, at_least=at_least, wait=wait, address=address, cage=cage, export=export
+            interpreters=interpreters,
+            at_least=at_least,
+            at_most=at_most,
+            wait=wait,
+            address=address,
+            cage=cage,
+            export=export,
         )
         self._nodes = check_count("nodes", nodes, 65536)
         if at_least > nodes:
             raise RecruitError(f"at_least={at_least} is more than nodes={nodes}")
+        if at_most is not None and check_count("at_most", at_most, 65536) < nodes:
+            raise RecruitError(f"at_most={at_most} is less than nodes={nodes}")
         self._time = None if time is None else _minutes(time)
-        self._words = [f"--array=0-{nodes - 1}", "--nodes=1", "--ntasks=1", "--requeue", "--job-name=phalanx"]
+        self._words = ["--nodes=1", "--ntasks=1", "--requeue", "--job-name=phalanx"]
         self._words += ["--exclusive"] if cores is None else [f"--cpus-per-task={check_count('cores', cores)}"]
         self._words += [f"--signal=B:TERM@{_BEFORE_END}"]
         self._words += [] if self._time is None else [f"--time={self._time}"]
@@ -121,28 +133,46 @@ class Slurm(Pilot):
                 self._words.append(f"--{name}={_word(name, value)}")
         self._words += shlex.split(options) if isinstance(options, str) else [_word("options", it) for it in options]
         self._prologue, self._folder, self._python = prologue, folder, python
-        self._job: str | None = None
+        self._jobs: list[str] = []
+        self._asked = 0
         self._orders: Orders | None = None
 
     def _start(self, order: Order) -> None:
         self._orders = Orders("slurm", self._started().joined.name, self._folder, order)
-        # The shell becomes the executor: the signals of Slurm are for the shell of the batch script.
+        self._submit(self._nodes)
+
+    def _more(self, order: Order) -> None:
+        self._submit(1)
+
+    def _renew(self, order: Order) -> None:
+        assert self._orders is not None
+        self._orders.renew(order)
+
+    def _left(self) -> int:
+        return len(self._queue())
+
+    def _submit(self, count: int) -> None:
+        """Asks for some more allocations. Each has a number, by which its output is called."""
+        assert self._orders is not None
         words = [*command(self._python), os.fspath(self._orders.order)]
+        # The shell becomes the executor: the signals of Slurm are for the shell of the batch script.
         script = f"#!/bin/sh\n{self._prologue}\nexec {shlex.join(words)}\n"
+        array = f"--array={self._asked}-{self._asked + count - 1}"
         output = [f"--output={self._orders.folder}/%a.txt", "--open-mode=append", "--parsable"]
-        told = _call(["sbatch", *output, *self._words], script)
-        self._job = told.strip().partition(";")[0]
-        if not self._job.isdigit():
-            raise RecruitError(f"sbatch has named no job: {told.strip()!r:.200}")
+        job = _call(["sbatch", array, *output, *self._words], script).strip().partition(";")[0]
+        if not job.isdigit():
+            raise RecruitError(f"sbatch has named no job: {job!r:.200}")
+        self._jobs.append(job)
+        self._asked += count
 
     def _end(self) -> None:
-        job, self._job = self._job, None
+        jobs, self._jobs, self._asked = self._jobs, [], 0
         try:
-            if job is not None:
-                _call(["scancel", job])
+            if jobs:
+                _call(["scancel", *jobs])
         except RecruitError as error:
             if _FORGOTTEN not in str(error):
-                _log.warning("the job %s ends when its executors miss this program: %s", job, error)
+                _log.warning("the job %s ends when its executors miss this program: %s", jobs[0], error)
         finally:
             if self._orders is not None:
                 self._orders.remove()
@@ -154,21 +184,21 @@ class Slurm(Pilot):
             return None
         if left > here:
             return None
-        return (
-            f"the job {self._job} has {f'{left} of {self._nodes} allocations left' if left else 'ended'}{self._said()}"
-        )
+        count = f"{left} of {self._asked} allocations left" if left else "ended"
+        return f"the job {self._jobs[0]} has {count}{self._said()}"
 
     def _state(self) -> str:
+        job = self._jobs[0]
         try:
             rows = self._queue()
         except RecruitError as error:
-            return f"the job {self._job} was submitted, and then: {error}"
+            return f"the job {job} was submitted, and then: {error}"
         words = dict.fromkeys(f"{state.lower()} ({why})" if why != "None" else state.lower() for state, why in rows)
-        return f"the job {self._job} is {', '.join(words) or 'over'}{self._said()}"
+        return f"the job {job} is {', '.join(words) or 'over'}{self._said()}"
 
     def _queue(self) -> list[tuple[str, str]]:
         """The state and the reason of each allocation that has not ended."""
-        words = ["squeue", "--array", "--noheader", "--jobs", str(self._job), "--format", "%T %r"]
+        words = ["squeue", "--array", "--noheader", "--jobs", ",".join(self._jobs), "--format", "%T %r"]
         try:
             lines = _call(words).splitlines()
         except RecruitError as error:
