@@ -15,18 +15,28 @@ class Stop:
     """
 
     def __init__(self) -> None:
-        self.is_asked = False
+        #: Why it stops: the name of the signal, or the words of :meth:`ask`. Empty: it goes on.
+        self.why = ""
         self._woken: SimpleQueue[None] = SimpleQueue()
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._ask)
+            signal.signal(number, self._hear)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a signal has come, or :meth:`ask` was called."""
+        return bool(self.why)
+
+    def ask(self, why: str) -> None:
+        """Asks for the end, from any thread. The first reason counts."""
+        self.why = self.why or why
+        self._woken.put(None)
 
     def wait(self, seconds: float) -> bool:
-        """Waits for a signal, for so many seconds at most. Returns whether one has come, at this or an earlier call."""
+        """Waits for the end, for so many seconds at most. Returns whether it was asked for, now or earlier."""
         if not self.is_asked:
             with suppress(Empty):
                 self._woken.get(timeout=seconds)
         return self.is_asked
 
-    def _ask(self, *_: object) -> None:
-        self.is_asked = True
-        self._woken.put(None)
+    def _hear(self, number: int, _: object) -> None:
+        self.ask(signal.Signals(number).name)

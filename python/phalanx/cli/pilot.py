@@ -6,7 +6,6 @@ import os
 import re
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from phalanx.cli import _voluntary
 from phalanx.cli._donating import Donating, announce, start_executor
 from phalanx.cli._examples import examples
 from phalanx.cli._joined import host_name, machine_facts
+from phalanx.cli._stopping import Stop
 from phalanx.cli._voluntary import Voluntary
 from phalanx.cli.join import _join
 from phalanx.errors import IdentityError, PhalanxError, RecruitError
@@ -81,11 +81,11 @@ def pilot(order: str) -> int:
     it runs is handed back then, and the program fires it elsewhere. In a pod of an Indexed Job (JOB_COMPLETION_INDEX),
     the exit code after SIGTERM is 143, so that Kubernetes starts the pod again.
     """
-    signals = _Signals()
+    stop = Stop()  # from the beginning on
     told = Order.read(_read(order))
     ends = _end_of_place(told)
     if order == "-":
-        signals.end_with_input()
+        _end_with_input(stop)
     with _own_home() as scratch:
         own = told.member is None
         capacity = told.interpreters or _cores()
@@ -111,7 +111,7 @@ def pilot(order: str) -> int:
             click.echo(f"ended: {error}", err=True)
             return 0
         with nullcontext() if own else _leaving(joined):
-            why = _serve(told, joined, donating, signals, ends)
+            why = _serve(told, joined, donating, stop, ends)
     click.echo(f"ended: {why}")
     # Kubernetes starts a pod again that it has evicted, unless the pod ends well.
     return 128 + signal.SIGTERM if why == signal.SIGTERM.name and _is_of_job() else 0
@@ -122,7 +122,7 @@ def _is_of_job() -> bool:
     return "JOB_COMPLETION_INDEX" in os.environ
 
 
-def _serve(told: Order, joined: Joined, donating: Donating, signals: _Signals, ends: datetime | None) -> str:
+def _serve(told: Order, joined: Joined, donating: Donating, stop: Stop, ends: datetime | None) -> str:
     """Runs the executor until it is to end. Returns why."""
     facts = machine_facts(donating) | ({"ends": ends.isoformat()} if ends else {})
     stays: tuple[list[str], list[str], dict[str, str]] = ([*joined.hubs], [], facts)
@@ -130,7 +130,7 @@ def _serve(told: Order, joined: Joined, donating: Donating, signals: _Signals, e
     with closing(start_executor("0.0.0.0:0", joined.executor, donating, grid=stays, **rules)) as service:
         announce(service)
         sys.stdout.flush()
-        why = _until_end(service, signals, told, ends)
+        why = _until_end(service, stop, told, ends)
         service.observe(_HANDED_BACK)
     return why
 
@@ -147,32 +147,15 @@ def _leaving(joined: Joined) -> Iterator[None]:
             click.echo(f"the hub was not told: {error}", err=True)
 
 
-class _Signals:
-    """Hears of the end from the beginning on: SIGTERM, SIGINT, or the end of standard input."""
+def _end_with_input(stop: Stop) -> None:
+    """Ends the executor with standard input, of which one line was read."""
 
-    def __init__(self) -> None:
-        self._input_ended = threading.Event()
-        self.why = ""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._hear)
-
-    def end_with_input(self) -> None:
-        """Also ends with standard input, of which one line was read."""
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
+    def read() -> None:
         while os.read(0, 4096):
             pass
-        self.why = self.why or "the program has ended"
-        self._input_ended.set()
+        stop.ask("the program has ended")
 
-    def _hear(self, number: int, _: object) -> None:
-        """Sets no event: its lock may be held by the code that the signal has interrupted."""
-        self.why = self.why or signal.Signals(number).name
-
-    def wait(self, seconds: float) -> bool:
-        """Waits for the end, for a while. Whether it has come."""
-        return bool(self.why) or self._input_ended.wait(seconds) or bool(self.why)
+    threading.Thread(target=read, daemon=True).start()
 
 
 def _read(order: str) -> bytes:
@@ -185,11 +168,11 @@ def _read(order: str) -> bytes:
     return line
 
 
-def _until_end(service: _native.Executor, signals: _Signals, told: Order, ends: datetime | None) -> str:
+def _until_end(service: _native.Executor, stop: Stop, told: Order, ends: datetime | None) -> str:
     """Waits until the executor is to end. Returns why."""
     heard = time.monotonic()
     looked = heard
-    while not signals.wait(_LOOK):
+    while not stop.wait(_LOOK):
         now = time.monotonic()
         if (service.hub_status or "").startswith(_KNOWN):
             heard = now
@@ -204,7 +187,7 @@ def _until_end(service: _native.Executor, signals: _Signals, told: Order, ends: 
         if now - looked >= _LOOK_AT_CERTIFICATE:
             looked = now
             service.look_at_certificate()
-    return signals.why
+    return stop.why
 
 
 @contextmanager
