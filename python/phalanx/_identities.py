@@ -123,11 +123,12 @@ def several_joined(names: Iterable[str]) -> str:
     return f"this account has joined several grids: say which, with --grid {' or --grid '.join(names)}"
 
 
-def read_private(file: Path, what: str, advice: str) -> str:
+def read_private(file: Path, what: str, advice: str, *, own: bool = False) -> str:
     """The text of a file with a private key.
 
     Raises IdentityError if there is none, and if other users of this machine may read or change it. The error says
-    ``what`` is not there and gives the ``advice``.
+    ``what`` is not there and gives the ``advice``. ``own``: the file must be this account's, because its author decides
+    what this process does.
     """
     try:
         with file.open(encoding="ascii") as opened:
@@ -135,6 +136,8 @@ def read_private(file: Path, what: str, advice: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise IdentityError(f"no {what} in {file} ({why}); {advice}") from None
+    if os.name == "posix" and own and found.st_uid != os.geteuid():
+        raise IdentityError(f"{file} is the {what} of another account (number {found.st_uid}); {advice}")
     if os.name == "posix" and found.st_uid == os.geteuid() and found.st_mode & 0o077:
         raise IdentityError(
             f"{file} holds a private key, and other users may use it (mode {found.st_mode & 0o777:03o}); mend that "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from phalanx.cli import commands
 from phalanx.errors import IdentityError
 from phalanx.pilots._order import Order
+from skips import require
 
 GOOD = Order("phalanx1-abc", 2, exports=("/data:ro",), name="n1", seconds=60)
 
@@ -67,3 +69,15 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     assert "other users may use it" in str(result.exception)
     missing = CliRunner().invoke(commands, ["pilot", str(tmp_path / "none")])
     assert "no order in" in str(missing.exception)
+
+
+def test_a_file_of_another_account_is_refused(tmp_path: Path) -> None:
+    """Its author could have this account run an executor for another program."""
+    require("root")
+    file = tmp_path / "order.json"
+    file.write_bytes(GOOD.line())
+    file.chmod(0o600)
+    os.chown(file, 65534, -1)
+    result = CliRunner().invoke(commands, ["pilot", str(file)])
+    assert isinstance(result.exception, IdentityError)
+    assert "order of another account (number 65534)" in str(result.exception)

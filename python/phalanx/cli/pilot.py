@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -159,9 +160,10 @@ def _end_with_input(stop: Stop) -> None:
 
 
 def _read(order: str) -> bytes:
-    """The line with the order. Raises IdentityError if there is none, or others may read it."""
+    """The line with the order. Raises IdentityError if there is none, or it is not for this account alone."""
     if order != "-":
-        return read_private(Path(order), "order", "px.Slurm and others write one, and remove it at the end").encode()
+        advice = "px.Slurm and others write one, and remove it at the end"
+        return read_private(Path(order), "order", advice, own=True).encode()
     line = b""
     while not line.endswith(b"\n") and len(line) < LONGEST and (part := os.read(0, 1)):
         line += part
