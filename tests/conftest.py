@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 import hangs
 import pytest
+from marked import MARK, is_marked
 from skips import pytest_make_collect_report, pytest_runtest_makereport, pytest_unconfigure
 
 from laboratory.processes import until
@@ -24,8 +25,6 @@ __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport", "pytest_un
 
 T = TypeVar("T")
 
-# All processes that a test starts inherit it, so they are found even when their parent is gone.
-MARK = "PHALANX_TEST_RUN"
 RUN = str(uuid.uuid4())
 # What a process that has ended may still take until the kernel has removed it.
 GRACE = 5.0
@@ -121,7 +120,7 @@ def processes() -> dict[str, int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == os.getpid() or f"{MARK}={RUN}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+            if parent == os.getpid() or is_marked(folder):
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 found[f"process {folder.name}: {command or 'ended, not waited for'}"] = int(folder.name)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.conftest import Script
-from conftest import MARK
+from marked import MARK
 
 PROGRAM = """
     import dataclasses

@@ -18,6 +18,7 @@ import phalanx as px
 import pytest
 from click.testing import CliRunner, Result
 from deploying.sshd import BASE, Machines, free_port
+from marked import of_this_run
 from phalanx import _native
 from phalanx.cli import commands
 from phalanx.cli.deploy import _serving as serving
@@ -255,12 +256,10 @@ def test_ctrl_c_ends_it_and_its_connection(grid: Machines, wheel: Path, tmp_path
 
 def processes() -> str:
     """The command lines of this test run's processes of ssh."""
-    mark = f"PHALANX_TEST_RUN={os.environ['PHALANX_TEST_RUN']}".encode()
     lines = []
-    for folder in Path("/proc").glob("[0-9]*"):
+    for folder in of_this_run():
         with suppress(OSError):
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                lines.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            lines.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
     return "\n".join(lines)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
+from contextlib import suppress
+
+from marked import of_this_run
 
 
 def square(number: int) -> int:
@@ -19,15 +21,11 @@ def where(number: int) -> str:
 
 def executors() -> list[int]:
     """The processes of this test run that are executors of pilots, without those that they have forked."""
-    mark = f"PHALANX_TEST_RUN={os.environ['PHALANX_TEST_RUN']}".encode()
     found: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
+    for folder in of_this_run():
+        with suppress(OSError, IndexError):
             words = (folder / "cmdline").read_bytes().split(b"\0")
-            environment = (folder / "environ").read_bytes().split(b"\0")
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, IndexError):
-            continue
-        if b"pilot" in words[2:5] and words[1:2] == [b"-c"] and mark in environment:
-            found[int(folder.name)] = parent
+            if b"pilot" in words[2:5] and words[1:2] == [b"-c"]:
+                found[int(folder.name)] = parent
     return [process for process, parent in sorted(found.items()) if parent not in found]

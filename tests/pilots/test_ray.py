@@ -12,6 +12,7 @@ from pathlib import Path
 import phalanx as px
 import pytest
 from conftest import Eventually
+from marked import of_this_run
 from phalanx.errors import RecruitError
 from phalanx.pilots._own_grid import remove_left
 from pilots.programs import executors
@@ -28,7 +29,7 @@ def run(tmp_path: Path, home: Path, eventually: Eventually) -> Iterator[Process]
     """`run(part)` starts a part of the program. Ray's own processes end a little after it."""
     if not PYTHON.exists():
         pytest.skip("needs .venv/ray, which make test makes")
-    before, started = of_this_run(), []
+    before, started = running(), []
 
     def start(part: str) -> Process:
         path = os.pathsep.join([str(ROOT / "python"), str(ROOT / "tests"), str(ROOT)])
@@ -51,21 +52,16 @@ def run(tmp_path: Path, home: Path, eventually: Eventually) -> Iterator[Process]
         with suppress(ProcessLookupError):
             process.kill()
     with suppress(AssertionError):
-        eventually(lambda: not of_this_run() - before, timeout=20, what="the end of Ray")
-    for pid in of_this_run() - before:  # Ray's agents outlive a program that was killed
+        eventually(lambda: not running() - before, timeout=20, what="the end of Ray")
+    for pid in running() - before:  # Ray's agents outlive a program that was killed
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    eventually(lambda: not of_this_run() - before, timeout=60, what="the end of Ray's agents")
+    eventually(lambda: not running() - before, timeout=60, what="the end of Ray's agents")
 
 
-def of_this_run() -> set[int]:
+def running() -> set[int]:
     """The processes of this run of the tests, but for this one."""
-    mark, found = f"PHALANX_TEST_RUN={os.environ['PHALANX_TEST_RUN']}".encode(), set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                found.add(int(folder.name))
-    return found - {os.getpid()}
+    return {int(folder.name) for folder in of_this_run()}
 
 
 @pytest.mark.parametrize("part", ["computes", "survives_losses", "tells_errors"])
