@@ -17,13 +17,14 @@ import pytest
 from openapi_spec_validator import validate
 from phalanx._grids import Joined
 from phalanx.api.application import DOCUMENT, Interface
+from phalanx.api.files import Served
 from phalanx.api.opened import Opened, Spaces, Taken
 from phalanx.api.refusals import STATUSES, Refused, problem
 from phalanx.api.tuples import MOST_ELEMENTS, TYPES, check_elements, read_template, read_tuple, write_tuple
 from phalanx.api.users import MOST_AT_A_TIME, MOST_THREADS, Users
 from phalanx.tes.at_hub import AtHub
 from phalanx.tes.document import DocumentError
-from phalanx.tes.files import Folders
+from phalanx.tes.files import Folders, ReadOnlyError
 from starlette.routing import Route
 
 SOURCES = sorted(Path(phalanx.api.__path__[0]).glob("*.py"))
@@ -174,8 +175,12 @@ def test_a_refused_name_tells_nothing_of_what_is_outside(tmp_path: Path) -> None
             with pytest.raises(DocumentError) as raised:
                 folders.place(f"{tmp_path}/{name}", "path", writes=False)
             assert "hidden-target" not in str(raised.value)
-        with pytest.raises(DocumentError, match="reading only"):
+        with pytest.raises(ReadOnlyError, match="reading only"):
             folders.place(f"{tmp_path}/named/a", "path", writes=True)
+        for name, status in [("named/a", 403), ("elsewhere", 404), ("named", 404)]:
+            with pytest.raises(Refused) as refused:
+                Served(folders).place(f"{tmp_path}/{name}", "path", writes=True)
+            assert refused.value.status == status
     finally:
         folders.close()
 

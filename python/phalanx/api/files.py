@@ -21,7 +21,7 @@ from phalanx.api.refusals import Refused
 from phalanx.api.users import Users
 from phalanx.api.writing import LONGEST_FILE, UNFINISHED, Written, is_folder
 from phalanx.tes.document import DocumentError
-from phalanx.tes.files import Folder, Folders, Opened, beneath
+from phalanx.tes.files import Folder, Folders, Opened, ReadOnlyError, beneath
 
 T = TypeVar("T")
 
@@ -95,15 +95,11 @@ class Served:
         if not path.startswith("/") or ".." in path.split("/"):
             raise Refused(400, f"{where}: {path!r:.200} is no absolute path without '..'")
         try:
-            found = self.folders.place(path, where, writes=False, whole=whole)
+            return self.folders.place(path, where, writes=writes, whole=whole)
+        except ReadOnlyError as error:
+            raise Refused(403, str(error)) from None
         except DocumentError as error:
             raise Refused(404, str(error)) from None
-        if not writes:
-            return found
-        try:
-            return self.folders.place(path, where, writes=True)
-        except DocumentError as error:
-            raise Refused(403, str(error)) from None
 
 
 class FileRoutes:

@@ -22,6 +22,10 @@ OPENED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _LONGEST_NAME = 255
 
 
+class ReadOnlyError(DocumentError):
+    """A file is to be written in a folder that is served for reading only."""
+
+
 class Folder(NamedTuple):
     """A served folder of this machine, which tasks may name.
 
@@ -239,7 +243,9 @@ class Folders:
         Raises
         ------
         DocumentError
-            It is outside of the folders, or in one that is served for reading only.
+            It is outside of the folders.
+        ReadOnlyError
+            It is written, and in a folder that is served for reading only.
         """
         if not _can_be(name):
             raise DocumentError(f"{where}: no file has the name {name!r:.200}")
@@ -260,7 +266,7 @@ class Folders:
         if writes:
             inside = [folder for folder in inside if folder.writable]
         if not inside:
-            raise DocumentError(
+            raise ReadOnlyError(
                 f"{where}: {name!r:.200} is in a folder that is served for reading only (--tes-folder FOLDER:rw)"
             )
         return inside[0], path
