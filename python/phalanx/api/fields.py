@@ -1,13 +1,10 @@
-"""Reads the body of a request, and the fields of its JSON. Each error names the field."""
+"""Reads the JSON of a request, and its fields. Each error names the field."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from typing import Any, TypeVar
-
-import anyio
-from starlette.requests import Request
 
 from phalanx.api.refusals import Refused
 
@@ -19,38 +16,6 @@ LONGEST = 4 << 20
 LONGEST_TEXT = 32_768
 #: Most items of a list.
 MOST = 1000
-#: Seconds within which a body of JSON must come.
-PATIENCE = 30.0
-
-
-async def read_body(request: Request, longest: int = LONGEST) -> bytes:
-    """The body of a request that has JSON.
-
-    Parameters
-    ----------
-    request
-        The request.
-    longest
-        Its most bytes.
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    Refused
-        It is too long (413) or too slow (408).
-    """
-    text = bytearray()
-    with anyio.move_on_after(PATIENCE) as scope:
-        async for piece in request.stream():
-            text += piece
-            if len(text) > longest:
-                raise Refused(413, f"the body has more than {longest} bytes; put large contents into files")
-    if scope.cancelled_caught:
-        raise Refused(408, f"the body did not come within {PATIENCE:.0f} s")
-    return bytes(text)
 
 
 def parse(text: bytes, where: str = "the body") -> Any:

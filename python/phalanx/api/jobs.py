@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from phalanx.api.fields import parse, read_body
+from phalanx.api.fields import LONGEST, parse
 from phalanx.api.files import Served
 from phalanx.api.ranges import send
 from phalanx.api.refusals import Refused
@@ -20,6 +20,7 @@ from phalanx.api.submitting import Submitting
 from phalanx.api.users import Users
 from phalanx.errors import ContractError
 from phalanx.tes.at_hub import AtHub, bytes_of
+from phalanx.tes.interface import read_body
 
 
 class JobRoutes:
@@ -61,7 +62,7 @@ class JobRoutes:
 
     async def submit(self, request: Request, user: str) -> Response:
         """Takes a job. It is on the hub's disk when the answer comes."""
-        body = await read_body(request)
+        body = await read_body(request, LONGEST, Refused)
         job = await self._users.thread(user, self._submit, user, body)
         return JSONResponse({"id": job}, 201, {"location": f"{request.url.path}/{job}"})
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from phalanx.api.fields import Fields, items, parse, read_body
+from phalanx.api.fields import Fields, items, parse
 from phalanx.api.opened import Opened, Spaces
 from phalanx.api.refusals import Refused
 from phalanx.api.sent_events import events
@@ -21,6 +21,7 @@ from phalanx.api.tuples import check_elements, read_template, read_tuple, write_
 from phalanx.api.users import Users
 from phalanx.api.waiting import unless_gone, wait
 from phalanx.api.watching import tuples_put
+from phalanx.tes.interface import read_body
 
 T = TypeVar("T")
 
@@ -162,7 +163,7 @@ class Linda:
 
     async def _read(self, request: Request, user: str, read: Callable[[Fields], T]) -> T:
         """Reads the body of a request, in a thread of its user."""
-        body = await read_body(request, LONGEST_BODY)
+        body = await read_body(request, LONGEST_BODY, Refused)
 
         def do() -> T:
             value = parse(body)

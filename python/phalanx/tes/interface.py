@@ -242,15 +242,8 @@ class _Interface:
 
     async def create(self, request: Request) -> Response:
         user = await self._user(request)
-        text = bytearray()
-        with anyio.move_on_after(_PATIENCE) as scope:
-            async for piece in request.stream():
-                text += piece
-                if len(text) > LONGEST:
-                    raise HTTPException(413, f"a task has at most {LONGEST} bytes")
-        if scope.cancelled_caught:
-            raise HTTPException(408, f"the document did not come within {_PATIENCE} s")
-        return JSONResponse({"id": await run_in_threadpool(self._service.create, user, bytes(text))})
+        text = await read_body(request, LONGEST, HTTPException)
+        return JSONResponse({"id": await run_in_threadpool(self._service.create, user, text)})
 
     async def list(self, request: Request) -> Response:
         user = await self._user(request)
@@ -288,6 +281,38 @@ class _Interface:
         if user is None:
             raise HTTPException(401, "show a token of this grid: phalanx token", {"WWW-Authenticate": "Bearer"})
         return str(user)
+
+
+async def read_body(request: Request, longest: int, refuse: Callable[[int, str], Exception]) -> bytes:
+    """The body of a request, which has a bound and must come within a time.
+
+    Parameters
+    ----------
+    request
+        The request.
+    longest
+        Its most bytes.
+    refuse
+        Makes the exception of a status and of words.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    Exception
+        The one that ``refuse`` makes: the body is too long (413), or too slow (408).
+    """
+    text = bytearray()
+    with anyio.move_on_after(_PATIENCE) as scope:
+        async for piece in request.stream():
+            text += piece
+            if len(text) > longest:
+                raise refuse(413, f"the body has more than {longest} bytes; put large contents into files")
+    if scope.cancelled_caught:
+        raise refuse(408, f"the body did not come within {_PATIENCE} s")
+    return bytes(text)
 
 
 def token_of(header: str) -> str | None:
