@@ -32,21 +32,25 @@ pub struct Used {
 /// What descends from the keeper of a program.
 pub fn of_processes(keeper: Pid) -> Used {
     let (mut used, mut shared) = (Used::default(), 0);
-    let mut left = vec![keeper.as_raw_nonzero().get() as u32];
-    let keeper = left[0];
-    while let Some(process) = left.pop() {
-        for thread in ending::threads(process) {
-            used.processes += u64::from(process != keeper);
-            left.extend(ending::children(process, thread));
-        }
-        // The keeper is a fork of the executor, and shares its memory.
-        if process != keeper {
-            let [own, with_others] = memory_of(process);
-            used.memory += own;
-            shared = shared.max(with_others);
-        }
+    for (process, threads) in family(keeper).skip(1) {
+        used.processes += threads;
+        let [own, with_others] = memory_of(process);
+        used.memory += own;
+        shared = shared.max(with_others);
     }
     Used { memory: used.memory + shared, ..used }
+}
+
+/// The keeper, which is a fork of the executor and shares its memory, and then what descends from it: each process with the number of
+/// its threads.
+fn family(keeper: Pid) -> impl Iterator<Item = (u32, u64)> {
+    let mut left = vec![keeper.as_raw_nonzero().get() as u32];
+    std::iter::from_fn(move || {
+        let process = left.pop()?;
+        let threads =
+            ending::threads(process).inspect(|thread| left.extend(ending::children(process, *thread))).count();
+        Some((process, threads as u64))
+    })
 }
 
 /// The memory of a process: what only it has, swapped out or not, and what it has with others. Both in bytes.
@@ -62,21 +66,15 @@ fn memory_of(process: u32) -> [u64; 2] {
 /// Bytes that a program's processes have written to disks, with those whose ends they have waited for. Files in memory do not count.
 /// [`UNKNOWN`]: a process hides its count.
 pub fn written(keeper: Pid) -> u64 {
-    let keeper = keeper.as_raw_nonzero().get() as u32;
-    let written = |process: u32| -> u64 {
+    let written = |(number, process): (usize, u32)| -> u64 {
         match fs::read_to_string(format!("/proc/{process}/io")) {
             Ok(counts) => counts.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok()).unwrap_or(0),
-            // The keeper is a fork of the executor, which hides its own.
-            Err(error) if is_hidden(&error) && process != keeper && ending::lives(process) => UNKNOWN,
+            // The keeper, which comes first, is a fork of the executor, which hides its own.
+            Err(error) if is_hidden(&error) && number > 0 && ending::lives(process) => UNKNOWN,
             Err(_) => 0,
         }
     };
-    let (mut sum, mut left) = (0u64, vec![keeper]);
-    while let Some(process) = left.pop() {
-        sum = sum.saturating_add(written(process));
-        left.extend(ending::threads(process).flat_map(|thread| ending::children(process, thread)));
-    }
-    sum
+    family(keeper).map(|(process, _)| process).enumerate().map(written).fold(0, u64::saturating_add)
 }
 
 /// Bytes that are free on the file system of a folder, and its size.
