@@ -21,18 +21,21 @@ CREATE TABLE IF NOT EXISTS tasks (
     document TEXT NOT NULL,
     job TEXT,
     state TEXT NOT NULL,
-    log TEXT NOT NULL DEFAULT '{}'
+    log TEXT NOT NULL DEFAULT '{}',
+    ended REAL
 );
 CREATE INDEX IF NOT EXISTS of_user ON tasks (user, number);
 CREATE INDEX IF NOT EXISTS of_state ON tasks (state, number);
 """
+#: Adds a column that stores of earlier versions lack.
+_ENDED = "ALTER TABLE tasks ADD COLUMN ended REAL"
 #: The open states, and the final states.
 OPEN = ("QUEUED", "INITIALIZING", "RUNNING")
 OVER = ("COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED")
 _IS_OPEN = f"state IN {OPEN}"
 #: Most tasks of a user, and most characters of their documents and logs.
 MOST_TASKS, MOST_LENGTH = 20_000, 256 << 20
-#: Days after its creation after which an ended task is forgotten.
+#: Days after its end after which a task is forgotten.
 DAYS = 14
 
 
@@ -86,6 +89,9 @@ class Store:
         self._database.execute("PRAGMA journal_mode=WAL")
         self._database.execute("PRAGMA synchronous=FULL")
         self._database.executescript(_TABLES)
+        columns = [name for _, name, *_ in self._database.execute("PRAGMA table_info(tasks)")]
+        if "ended" not in columns:
+            self._database.execute(_ENDED)
 
     def add(self, id_: str, user: str, document: dict[str, Any]) -> Kept:
         """Stores a new task. It is on the disk when this returns.
@@ -128,10 +134,12 @@ class Store:
         return found
 
     def forget(self) -> None:
-        """Removes ended tasks that were created more than ``DAYS`` days ago."""
+        """Removes tasks that ended more than ``DAYS`` days ago. Of those that an earlier version has ended, only the
+        creation is known."""
         before = time.time() - DAYS * 24 * 3600
         with self._lock:
-            self._database.execute(f"DELETE FROM tasks WHERE NOT ({_IS_OPEN}) AND created < ?", (before,))
+            where = f"NOT ({_IS_OPEN}) AND coalesce(ended, created) < ?"
+            self._database.execute(f"DELETE FROM tasks WHERE {where}", (before,))
 
     def page(self, user: str, before: int | None, most: int) -> list[Kept]:
         """Tasks of a user with numbers below ``before``, the newest first."""
@@ -142,10 +150,12 @@ class Store:
     def change(self, kept: Kept, state: str, log: dict[str, Any], job: str | None = None) -> bool:
         """Updates the state, the log and the job of an open task. An ended task stays unchanged. Returns whether the
         task was open."""
-        values = state, json.dumps(log), job, kept.number
+        values = state, json.dumps(log), job, time.time() if state in OVER else None, kept.number
         with self._lock:
             done = self._database.execute(
-                f"UPDATE tasks SET state = ?, log = ?, job = coalesce(?, job) WHERE number = ? AND {_IS_OPEN}", values
+                "UPDATE tasks SET state = ?, log = ?, job = coalesce(?, job), ended = ? "
+                f"WHERE number = ? AND {_IS_OPEN}",
+                values,
             )
         return done.rowcount > 0
 
