@@ -63,7 +63,7 @@ class StandIn:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.root = _native.create_grid()
         self.role, self.grid = "executor", "lab"
-        self.hubs = ["10.0.0.5:7400"]
+        self.hubs, self.hub_names = ["10.0.0.5:7400"], ["labpc"]
         self.joined: list[str] = []
         self.owners: list[str] = []
         self.left: list[str] = []
@@ -119,6 +119,9 @@ class StandIn:
     def hub_expel(self, dialler: Any, hubs: list[str], name: str) -> int:
         self.expelled.append(name)
         return 2
+
+    def hub_members(self, dialler: Any, hubs: list[str], programs: list[str]) -> list[tuple[Any, ...]]:
+        return [(name, "hub", self.hubs[0], True, 0, 0, {}) for name in self.hub_names]
 
     def hub_leave(self, dialler: Any, hubs: list[str]) -> None:
         if self.fails:
@@ -678,12 +681,26 @@ class TestMembers:
 
 
 class TestEnds:
-    def test_expelling_asks_first(self, home: Path, native: StandIn) -> None:
+    def test_expelling_asks_first(self, home: Path, native: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_native, "hub_members", native.hub_members)
         run("up", "--grid", "lab")
         assert "add --yes" in usage_error("expel", "ws7")
         assert native.expelled == []
         assert "ws7 is no member of the grid lab any more; 2 certificates are revoked" in run("expel", "--yes", "ws7")
         assert native.expelled == ["ws7"]
+
+    def test_expelling_the_machine_of_the_only_hub_says_that_the_hub_stays(
+        self, home: Path, native: StandIn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_native, "hub_members", native.hub_members)
+        run("up", "--grid", "lab")
+        told = run("expel", "--yes", "labpc")
+        assert "the executor labpc is no member of the grid lab any more" in told
+        assert "stays the only hub of the grid, and starts so: phalanx up --hub-only" in told
+        native.hub_names.append("pc2")
+        told = run("expel", "--yes", "labpc")
+        assert told.startswith("labpc is no member of the grid lab any more")
+        assert "--hub-only" not in told
 
     def test_leaving_tells_the_hub_and_removes_the_folder(self, home: Path, native: StandIn) -> None:
         run("join", TOKEN, "--no-start")
