@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import ctypes
+import json
 import os
 import signal
 import time
@@ -37,6 +38,11 @@ def alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def programs_with_tasks(manager: px.Manager) -> int:
+    """Programs of which the engine has taken tasks."""
+    return sum(run["fed"] > 0 for run in json.loads(manager._native.shown())["runs"])
 
 
 def hang(path: str) -> None:
@@ -200,7 +206,7 @@ def test_the_first_one_by_priority(tmp_path: Path, eventually: Eventually) -> No
         low = [manager.submit(px.options(note, priority=-1), "c") for _ in range(5)]
         middle = [manager.submit(note, "b") for _ in range(5)]
         high = [manager.submit(px.options(note, priority=9), "a") for _ in range(5)]
-        time.sleep(0.2)  # they are sent to the engine a moment later
+        eventually(lambda: programs_with_tasks(manager) == 4, what="the engine to have calls of all four programs")
         assert manager.cancel(holding)
         concurrent.futures.wait([*low, *middle, *high])
     order = (tmp_path / "order").read_text(encoding="ascii")
