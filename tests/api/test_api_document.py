@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import math
 import threading
@@ -18,10 +19,13 @@ from openapi_spec_validator import validate
 from phalanx._grids import Joined
 from phalanx.api.application import DOCUMENT, Interface
 from phalanx.api.files import Served
+from phalanx.api.logs import MOST_LINKS
+from phalanx.api.logs import SHARE as LINKS_OF_USER
 from phalanx.api.opened import Opened, Spaces, Taken
 from phalanx.api.refusals import STATUSES, Refused, problem
+from phalanx.api.spaces import SHARE, THREADS
 from phalanx.api.tuples import MOST_ELEMENTS, TYPES, check_elements, read_template, read_tuple, write_tuple
-from phalanx.api.users import MOST_AT_A_TIME, MOST_THREADS, Users
+from phalanx.api.users import MOST_AT_A_TIME, MOST_THREADS, Shares, Users
 from phalanx.tes.at_hub import AtHub
 from phalanx.tes.document import DocumentError
 from phalanx.tes.files import Folders, ReadOnlyError
@@ -139,6 +143,35 @@ def test_a_user_has_a_bounded_number_of_threads() -> None:
 
     anyio.run(ask)
     assert most == MOST_THREADS
+
+
+def test_a_user_cannot_hold_all_threads_for_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request beyond the share is refused after a while. What ends earlier work is not."""
+    monkeypatch.setattr("phalanx.api.users.SHARE_PATIENCE", 0.05)
+    shares, goes_on = Shares(4, 2, "spaces"), threading.Event()
+    refused: list[Refused] = []
+
+    async def ask() -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(2):
+                group.start_soon(shares.run, "bob", goes_on.wait, 60)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(Refused) as raised:
+                await shares.run("bob", str)
+            refused.append(raised.value)
+            assert await shares.run("eve", str, 1) == "1"
+            goes_on_later = functools.partial(shares.run, "bob", str, refuses=False)
+            group.start_soon(goes_on_later)
+            await anyio.sleep(0.2)
+            goes_on.set()
+        assert await shares.run("bob", str, 2) == "2"
+        assert not shares._rooms, "nothing is left of users who ask no more"
+
+    anyio.run(ask)
+    assert [(it.status, it.headers) for it in refused] == [(429, {"Retry-After": "0"})]
+    assert "bob has 2 requests about spaces already" in str(refused[0])
+    assert SHARE < THREADS / 2
+    assert LINKS_OF_USER < MOST_LINKS / 2
 
 
 def test_a_problem_with_half_of_a_surrogate_pair_is_told() -> None:

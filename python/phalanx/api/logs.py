@@ -6,7 +6,6 @@ import codecs
 import threading
 from collections.abc import AsyncIterator
 
-import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,7 +17,7 @@ from phalanx.api.ranges import BYTES
 from phalanx.api.refusals import Refused
 from phalanx.api.rows import exit_of, job_of
 from phalanx.api.sent_events import Pause, event, events, looks
-from phalanx.api.users import Users
+from phalanx.api.users import Shares, Users
 from phalanx.errors import PhalanxError, RecruitError
 from phalanx.tes.at_hub import AtHub, bytes_of
 
@@ -28,8 +27,9 @@ LONGEST_FOLLOW = 3600.0
 _PIECE = 64 << 10
 #: The last byte at which a log may be asked for.
 MOST_START = 1 << 40
-#: Most logs of running processes that are read at a time. Each has a link to the hub.
-MOST_LINKS = 16
+#: Most logs of running processes that are read at a time, and those of one user. Each has a link to the hub, and waits
+#: for the machine of the process.
+MOST_LINKS, SHARE = 16, 4
 
 
 class LogRoutes:
@@ -78,7 +78,7 @@ class LogRoutes:
             return self._jobs.send(request, user, job["user"], row["outcome"][stream])
         if STATES[row["state"]] in OVER:
             return Response(b"", media_type=BYTES)
-        written = await self._running.read(job["id"], row["index"], stream, start)
+        written = await self._running.read(user, job["id"], row["index"], stream, start)
         return Response(written, media_type=BYTES)
 
     async def follow(self, request: Request, user: str) -> Response:
@@ -121,7 +121,7 @@ class LogRoutes:
                     read += len(piece)
                     yield event("output", {"text": decoder.decode(piece)}, read - len(decoder.getstate()[0]))
             elif STATES[row["state"]] == "RUNNING":
-                piece = await self._running.read(number, index, stream, read)
+                piece = await self._running.read(user, number, index, stream, read, refuses=False)
                 read += len(piece)
                 if piece:
                     pause.restart()
@@ -149,19 +149,23 @@ class Running:
         self._joined = joined
         self._free: list[JobsAt] = []
         self._lock = threading.Lock()
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._threads = Shares(MOST_LINKS, SHARE, "logs of processes that run")
 
-    async def read(self, job: int, index: int, stream: str, start: int) -> bytes:
+    async def read(self, user: str, job: int, index: int, stream: str, start: int, *, refuses: bool = True) -> bytes:
         """What a process has written so far.
 
         Parameters
         ----------
+        user
+            Who asks.
         job, index
             The process.
         stream
             ``stdout`` or ``stderr``.
         start
             The first byte.
+        refuses
+            Whether it is refused if the user's share of links stays used up.
 
         Returns
         -------
@@ -171,11 +175,9 @@ class Running:
         Raises
         ------
         Refused
-            This hub does not have the owner's identity (503).
+            This hub does not have the owner's identity (503), or the user's share is used up (429).
         """
-        if self._limiter is None:
-            self._limiter = anyio.CapacityLimiter(MOST_LINKS)
-        return await anyio.to_thread.run_sync(self._read, job, index, stream == "stderr", start, limiter=self._limiter)
+        return await self._threads.run(user, self._read, job, index, stream == "stderr", start, refuses=refuses)
 
     def _read(self, job: int, index: int, is_error: bool, start: int) -> bytes:
         try:

@@ -170,7 +170,8 @@ class Spaces:
             return opened
         with self._lock:
             if len(self._open) >= MOST or sum(it[0] == user for it in self._open) >= MOST_OF_USER:
-                raise Refused(429, f"too many spaces are open: try again after {_IDLE:.0f} s")
+                words = f"too many spaces are open: try again after {_IDLE:.0f} s"
+                raise Refused(429, words, {"Retry-After": f"{_IDLE:.0f}"})
         new = Opened(self._acting.open(user, machine, name))
         if (opened := self._use(key)) is not None:
             _close(new)  # another request was faster

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import anyio
-from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -18,8 +17,8 @@ from phalanx.api.opened import Opened, Spaces
 from phalanx.api.refusals import Refused
 from phalanx.api.sent_events import events
 from phalanx.api.tuples import check_elements, read_template, read_tuple, write_tuple
-from phalanx.api.users import Users
-from phalanx.api.waiting import unless_gone, wait
+from phalanx.api.users import Shares, Users
+from phalanx.api.waiting import Run, unless_gone, wait
 from phalanx.api.watching import tuples_put
 from phalanx.tes.interface import read_body
 
@@ -38,8 +37,8 @@ MOST_TUPLES = 10_000
 LONGEST_BODY = 1 << 20
 #: Longest name of a space, in bytes of UTF-8, and its characters beside letters and digits.
 _LONGEST_NAME, _SIGNS = 100, "-_.:+@"
-#: Threads for requests to spaces. A server that does not answer keeps only them.
-_THREADS = 32
+#: Threads for requests to spaces, and those of one user. A server that does not answer keeps only the latter.
+THREADS, SHARE = 32, 8
 
 
 class Linda:
@@ -55,7 +54,7 @@ class Linda:
 
     def __init__(self, users: Users, spaces: Spaces) -> None:
         self._users, self._spaces = users, spaces
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._threads = Shares(THREADS, SHARE, "spaces")
 
     def routes(self) -> list[Route]:
         """What is served.
@@ -109,7 +108,7 @@ class Linda:
         if lease:
             self._spaces.check_room(user)
         using = self._spaces.using(user, *_named(request))
-        opened = await self._thread(using.__enter__)
+        opened = await self._thread(user, using.__enter__)
         try:
             work = functools.partial(self._get, user, opened, template, timeout, lease, takes)
             return await self._users.thread(user, JSONResponse, await unless_gone(request, work))
@@ -127,11 +126,11 @@ class Linda:
         since = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
         await self._with_space(request, user, lambda opened: None)  # what is refused is refused before the first event
         still = functools.partial(self._users.still, request, user)
-        return events(tuples_put(self._spaces, (user, *_named(request)), template, since, self._threads(), still))
+        return events(tuples_put(self._spaces, (user, *_named(request)), template, since, self._running(user), still))
 
     async def end(self, request: Request, user: str, *, keeps: bool) -> Response:
         """Keeps a tuple that was taken for a while, or gives it back."""
-        await self._thread(functools.partial(self._spaces.end, user, request.path_params["taken"], keeps=keeps))
+        await self._thread(user, functools.partial(self._spaces.end, user, request.path_params["taken"], keeps=keeps))
         return JSONResponse({})
 
     async def _get(
@@ -144,12 +143,12 @@ class Linda:
             takes=takes,
             timeout=timeout,
             accept=write_tuple,
-            limiter=self._threads(),
+            run=self._running(user),
         )
         if not lease:
             return {"tuple": await ask(transaction=None)}
         number = secrets.randbits(128)
-        await self._thread(opened.engine.begin, number, timeout + lease + _MORE, False)
+        await self._thread(user, opened.engine.begin, number, timeout + lease + _MORE, False)
         taken = None
         try:
             found = await ask(transaction=number)
@@ -158,8 +157,12 @@ class Linda:
         finally:
             if taken is None:
                 with anyio.CancelScope(shield=True):
-                    await self._thread(opened.engine.abort, number)
+                    await self._thread(user, opened.engine.abort, number, refuses=False)
         return {"tuple": found, **({"taken": taken, "lease": lease} if taken else {})}
+
+    def _running(self, user: str) -> Run:
+        """What does work in threads of a user's share."""
+        return functools.partial(self._threads.run, user)
 
     async def _read(self, request: Request, user: str, read: Callable[[Fields], T]) -> T:
         """Reads the body of a request, in a thread of its user."""
@@ -182,21 +185,15 @@ class Linda:
             with self._spaces.using(user, *_named(request)) as opened:
                 return work(opened)
 
-        return await self._thread(do)
+        return await self._thread(user, do)
 
-    async def _thread(self, work: Callable[..., T], *arguments: Any) -> T:
+    async def _thread(self, user: str, work: Callable[..., T], *arguments: Any, refuses: bool = True) -> T:
         try:
-            return await to_thread.run_sync(work, *arguments, limiter=self._threads())
+            return await self._threads.run(user, work, *arguments, refuses=refuses)
         except (TypeError, ValueError) as error:  # too many fields, or too many bytes for the space
             if isinstance(error, Refused):
                 raise
             raise Refused(400, f"tuple: {error}") from error
-
-    def _threads(self) -> anyio.CapacityLimiter:
-        """It belongs to the event loop, which begins after this object."""
-        if self._limiter is None:
-            self._limiter = anyio.CapacityLimiter(_THREADS)
-        return self._limiter
 
 
 def _put(fields: Fields) -> tuple[float | None, list[tuple[Any, ...]]]:

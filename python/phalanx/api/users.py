@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import anyio
@@ -24,6 +25,9 @@ MOST_AT_A_TIME = 128
 #: Most threads that work for a user at a time. All users share 40 (the default of anyio), so that a user whose files
 #: are on a disk that hangs leaves 34 to the others.
 MOST_THREADS = 6
+#: Seconds that a request waits for a thread of its user's share. Threads are free within milliseconds while servers
+#: answer.
+SHARE_PATIENCE = 5.0
 
 
 class Users:
@@ -60,7 +64,8 @@ class Users:
     def asking(self, user: str) -> Iterator[None]:
         """Counts a request of a user until its answer was sent. Raises Refused if there are too many (429)."""
         if self._asking[user] >= MOST_AT_A_TIME:
-            raise Refused(429, f"{user} has {MOST_AT_A_TIME} requests already that wait for their answers")
+            words = f"{user} has {MOST_AT_A_TIME} requests already that wait for their answers"
+            raise Refused(429, words, {"Retry-After": "1"})
         self._asking[user] += 1
         try:
             yield
@@ -105,6 +110,73 @@ class Users:
             words = "show a token of this grid, as Authorization: Bearer TOKEN; it is printed by: phalanx token"
             raise Refused(401, words, {"WWW-Authenticate": "Bearer"})
         return user
+
+
+class Shares:
+    """Threads for one kind of work, of which each user has a share, so that one user cannot hold all of them.
+
+    Parameters
+    ----------
+    threads
+        The threads of all users.
+    share
+        Those of one user.
+    what
+        What the work is about, for errors.
+    """
+
+    def __init__(self, threads: int, share: int, what: str) -> None:
+        self._threads, self._share, self._what = Threads(threads), share, what
+        self._rooms: dict[str, _Room] = {}
+
+    async def run(self, user: str, work: Callable[..., T], *arguments: Any, refuses: bool = True) -> T:
+        """Does the work in a thread of the user's share.
+
+        Parameters
+        ----------
+        user
+            The user.
+        work
+            A function.
+        *arguments
+            Its arguments.
+        refuses
+            Whether it is refused if the share stays used up. What ends earlier work waits as long as that takes.
+
+        Returns
+        -------
+        object
+            What ``work`` returns.
+
+        Raises
+        ------
+        Refused
+            The share was used up for ``SHARE_PATIENCE`` seconds (429).
+        """
+        room = self._rooms.setdefault(user, _Room(anyio.Semaphore(self._share)))
+        room.uses += 1
+        try:
+            with anyio.move_on_after(SHARE_PATIENCE if refuses else None) as scope:
+                await room.free.acquire()
+            if scope.cancelled_caught:
+                words = f"{user} has {self._share} requests about {self._what} already whose servers do not answer"
+                raise Refused(429, words, {"Retry-After": f"{SHARE_PATIENCE:.0f}"})
+            try:
+                return await self._threads.run(work, *arguments)
+            finally:
+                room.free.release()
+        finally:
+            room.uses -= 1
+            if not room.uses:
+                del self._rooms[user]
+
+
+@dataclass
+class _Room:
+    """The free threads of a user's share, and how many requests use it or wait for it."""
+
+    free: anyio.Semaphore
+    uses: int = 0
 
 
 class _Checked:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
-from anyio import to_thread
 from starlette.requests import Request
 
 from phalanx.api.acting import Engine
@@ -16,6 +15,13 @@ from phalanx.space._engine import Fields, Outcome
 from phalanx.space._uninterrupted import Uninterrupted
 
 T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Does work in a thread, as :meth:`phalanx.api.users.Shares.run` does for a user."""
+
+    async def __call__(self, work: Callable[..., T], *arguments: Any, refuses: bool = True) -> T:
+        """Returns what ``work`` returns."""
 
 
 class Gone(Exception):
@@ -72,7 +78,7 @@ async def wait(
     transaction: int | None,
     timeout: float,
     accept: Callable[[Fields], T],
-    limiter: anyio.CapacityLimiter,
+    run: Run,
 ) -> T | None:
     """Waits for a tuple. A cancelled task takes nothing.
 
@@ -90,8 +96,8 @@ async def wait(
         Seconds.
     accept
         Makes the answer of the tuple, in a thread. If it raises an exception, the tuple stays in the space.
-    limiter
-        The threads for requests to spaces.
+    run
+        Does work in threads for requests to spaces.
 
     Returns
     -------
@@ -109,11 +115,12 @@ async def wait(
         with Uninterrupted(), suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(resolve, outcome)
 
-    async def asked(what: Callable[..., Any], *arguments: Any) -> Any:
+    async def asked(what: Callable[..., Any], *arguments: Any, refuses: bool = False) -> Any:
         with anyio.CancelScope(shield=True):
-            return await to_thread.run_sync(what, *arguments, limiter=limiter)
+            return await run(what, *arguments, refuses=refuses)
 
-    number = await asked(engine.begin_wait, template, takes, (), None, transaction, timeout, done)
+    begin = engine.begin_wait
+    number = await asked(begin, template, takes, (), None, transaction, timeout, done, refuses=True)
     try:
         outcome = await answer
         accepted = await asked(accept, outcome) if isinstance(outcome, tuple) else None

@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import Any
 
 import anyio
-from anyio import to_thread
 
 from phalanx.api.opened import Opened, Spaces
 from phalanx.api.refusals import Refused
 from phalanx.api.sent_events import event, looks
 from phalanx.api.tuples import write_tuple
+from phalanx.api.waiting import Run
 from phalanx.errors import PhalanxError
 from phalanx.space._engine import Fields
 
@@ -29,7 +29,7 @@ async def tuples_put(
     place: tuple[str, str, str],
     template: Fields,
     since: int | None,
-    limiter: anyio.CapacityLimiter,
+    run: Run,
     still: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[str]:
     """The tuples that match, each as an event when it is put.
@@ -44,8 +44,8 @@ async def tuples_put(
         What they match.
     since
         The number of the event after which to begin; None: from now on.
-    limiter
-        The threads for requests to spaces.
+    run
+        Does work in threads for requests to spaces.
     still
         Raises an exception if the token of the user does not hold any more.
 
@@ -76,22 +76,22 @@ async def tuples_put(
             raise
 
     using = spaces.using(*place)
-    opened, watch = await to_thread.run_sync(begin, limiter=limiter)
+    opened, watch = await run(begin)
     try:
         for _ in looks(LONGEST_WATCH):
             await check()
             flag.clear()
-            found = await to_thread.run_sync(opened.engine.events, watch, 0, limiter=limiter)
+            found = await run(opened.engine.events, watch, 0, refuses=False)
             for number, fields in found:
                 await check()
-                yield await to_thread.run_sync(_written, number, fields, limiter=limiter)
+                yield await run(_written, number, fields, refuses=False)
             if not found:
                 with anyio.move_on_after(CHECKED):
                     await flag.wait()
                 yield ""
     finally:
         with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(_end, opened, watch, limiter=limiter)
+            await run(_end, opened, watch, refuses=False)
             using.__exit__(None, None, None)
 
 
