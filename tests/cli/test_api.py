@@ -6,6 +6,7 @@ Each answer is checked against the document that the package has.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import http.client
 import itertools
@@ -18,6 +19,7 @@ import ssl
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -678,7 +680,18 @@ def test_a_user_who_was_expelled_is_not_served(lab: Lab) -> None:
     seen: list[dict[str, Any]] = []
     watching = threading.Thread(target=lambda: seen.extend(watch))
     watching.start()
+    waited: list[Answer] = []
+    ask = functools.partial(lab.ask, "POST", "/spaces/open/in", {"template": ["never"], "timeout": 60}, token=carl)
+    waiting = threading.Thread(target=lambda: waited.append(ask()))
+    waiting.start()
+    source = 'print(px.Space("lab/open").info().takers)'
+    until(lambda: int(lab.site.python("bob", source)) == 1, timeout=PATIENCE, what="the request to wait")
     lab.site.say("hub", "expel", "--yes", "carl")
+    began = time.monotonic()
+    waiting.join(PATIENCE)
+    assert [it.status for it in waited] == [401], waited
+    assert time.monotonic() - began < 20, "it is not served until its 60 s are over"
+    until(lambda: int(lab.site.python("bob", source)) == 0, timeout=PATIENCE, what="none to wait any more")
     for path in ("/spaces/open/inp", "/spaces/open/in"):
         assert lab.refused("POST", path, {"template": ["carl"]}, token=carl)[0] == 401
     assert lab.refused("GET", "/jobs", token=carl)[0] == 401

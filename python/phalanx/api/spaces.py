@@ -20,6 +20,7 @@ from phalanx.api.tuples import check_elements, read_template, read_tuple, write_
 from phalanx.api.users import Shares, Users
 from phalanx.api.waiting import Run, unless_gone, wait
 from phalanx.api.watching import tuples_put
+from phalanx.errors import SpaceLostError
 from phalanx.tes.interface import read_body
 
 T = TypeVar("T")
@@ -109,9 +110,13 @@ class Linda:
             self._spaces.check_room(user)
         using = self._spaces.using(user, *_named(request))
         opened = await self._thread(user, using.__enter__)
+        still = functools.partial(self._users.still, request, user)
         try:
             work = functools.partial(self._get, user, opened, template, timeout, lease, takes)
-            return await self._users.thread(user, JSONResponse, await unless_gone(request, work))
+            return await self._users.thread(user, JSONResponse, await unless_gone(request, work, still))
+        except SpaceLostError:
+            await still()  # the server ends the links of a user who is expelled
+            raise
         finally:
             using.__exit__(None, None, None)
 

@@ -24,12 +24,16 @@ class Run(Protocol):
         """Returns what ``work`` returns."""
 
 
+#: Seconds between two checks of the token of a request that waits, so that it ends soon after its user is expelled.
+CHECKED = 2.0
+
+
 class Gone(Exception):
     """The client does not wait for its answer any more."""
 
 
-async def unless_gone(request: Request, work: Callable[[], Awaitable[T]]) -> T:
-    """Does the work, and cancels it when the client is gone.
+async def unless_gone(request: Request, work: Callable[[], Awaitable[T]], still: Callable[[], Awaitable[None]]) -> T:
+    """Does the work, and cancels it when the client is gone, or may not ask any more.
 
     Parameters
     ----------
@@ -37,6 +41,8 @@ async def unless_gone(request: Request, work: Callable[[], Awaitable[T]]) -> T:
         The request, whose body was read.
     work
         What is awaited.
+    still
+        Raises an exception if the token of the user does not hold any more.
 
     Returns
     -------
@@ -47,6 +53,8 @@ async def unless_gone(request: Request, work: Callable[[], Awaitable[T]]) -> T:
     ------
     Gone
         The client is gone.
+    Refused
+        The token does not hold any more.
     """
     done: list[T] = []
     failed: list[Exception] = []
@@ -56,18 +64,26 @@ async def unless_gone(request: Request, work: Callable[[], Awaitable[T]]) -> T:
             pass
         scope.cancel()
 
+    async def check(scope: anyio.CancelScope) -> None:
+        while True:
+            await anyio.sleep(CHECKED)
+            try:
+                await still()
+            except Exception as error:  # a group would wrap it
+                failed.append(error)
+                scope.cancel()
+
     async with anyio.create_task_group() as group:
         group.start_soon(watch, group.cancel_scope)
+        group.start_soon(check, group.cancel_scope)
         try:
             done.append(await work())
         except Exception as error:  # a group would wrap it
             failed.append(error)
         group.cancel_scope.cancel()
-    if failed:
-        raise failed[0]
-    if not done:
-        raise Gone
-    return done[0]
+    if done:
+        return done[0]
+    raise failed[0] if failed else Gone
 
 
 async def wait(

@@ -14,14 +14,12 @@ from phalanx.api.opened import Opened, Spaces
 from phalanx.api.refusals import Refused
 from phalanx.api.sent_events import event, looks
 from phalanx.api.tuples import write_tuple
-from phalanx.api.waiting import Run
+from phalanx.api.waiting import CHECKED, Run
 from phalanx.errors import PhalanxError
 from phalanx.space._engine import Fields
 
 #: Seconds after which events end. The client asks again, and shows its token again.
 LONGEST_WATCH = 600.0
-#: Seconds between two checks of the token, so that the events end soon after a user is expelled.
-CHECKED = 2.0
 
 
 async def tuples_put(
