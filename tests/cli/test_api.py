@@ -233,6 +233,18 @@ def test_a_job_runs_with_its_files_and_leaves_outputs(lab: Lab) -> None:
     job = made.json()["id"]
     assert made.headers["location"] == f"{PREFIX}/jobs/{job}"
     assert lab.post("/jobs", document)["id"] == job, "the same key is the same job"
+    others: list[tuple[dict[str, Any], str]] = [
+        ({"command": ["true"]}, "command, environment, folder or stdin"),
+        ({"count": 3}, "count"),
+        ({"retries": 1}, "retries"),
+        ({"deadline": 100}, "deadline"),
+        ({"needs": {"cores": 1}}, "needs"),
+        ({"inputs": [*inputs[:2], {"name": "more", "text": "5\n"}]}, "inputs"),
+    ]
+    for fields, what in others:
+        status, words = lab.refused("POST", "/jobs", document | fields)
+        assert (status, words) == (422, f"key: the job {job} was submitted with this key, and differs in its {what}")
+    assert lab.post("/jobs", document | {"key": None, "command": ["true"]})["id"] != job
     done = lab.ended(job)
     assert (done["state"], done["name"], done["first"], done["count"]) == ("COMPLETE", "sums", 3, 2)
     assert job in [it["id"] for it in lab.get("/jobs")["jobs"]]

@@ -16,11 +16,14 @@ from phalanx.api.files import Served
 from phalanx.api.ranges import send
 from phalanx.api.refusals import Refused
 from phalanx.api.rows import MOST_INDEX, MOST_JOB, job_of, process_of
-from phalanx.api.submitting import Submitting
+from phalanx.api.submitting import Submitting, differs
 from phalanx.api.users import Users
 from phalanx.errors import ContractError
 from phalanx.tes.at_hub import AtHub, bytes_of
 from phalanx.tes.interface import read_body
+
+#: What clients call a field of a job that the hub knows by another name.
+_FIELDS = {"commands": "command, environment, folder or stdin", "last": "count"}
 
 
 class JobRoutes:
@@ -67,8 +70,15 @@ class JobRoutes:
         return JSONResponse({"id": job}, 201, {"location": f"{request.url.path}/{job}"})
 
     def _submit(self, user: str, body: bytes) -> int:
-        spec = self._submitting.spec(user, parse(body))
-        return int(self._hub.ask(user, "Submit", spec=spec)["job"])
+        told = parse(body)
+        spec = self._submitting.spec(user, told)
+        job = int(self._hub.ask(user, "Submit", spec=spec)["job"])
+        if told.get("key"):
+            field = differs(spec, self._hub.ask(user, "Show", job=job)["spec"])
+            if field is not None:
+                what = _FIELDS.get(field, field)
+                raise Refused(422, f"key: the job {job} was submitted with this key, and differs in its {what}")
+        return job
 
     async def list(self, request: Request, user: str) -> Response:
         """A page of the user's jobs, the newest first."""

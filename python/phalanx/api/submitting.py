@@ -66,7 +66,6 @@ class Submitting:
         count = fields.whole("count", 1, least=1, most=_MOST_COUNT) or 1
         deadline = fields.seconds("deadline", most=_YEAR)
         variables: list[tuple[str, str]] = []
-        anything: dict[str, Any] = {}
         spec: dict[str, Any] = {
             "key": [*(hashlib.sha256(key.encode()).digest()[:16] if key else secrets.token_bytes(16))],
             "name": fields.text("name", ""),
@@ -81,7 +80,7 @@ class Submitting:
             "first": first,
             "last": first + count - 1,
             "outputs": [it.rstrip("/") for it in fields.each("outputs", text)],
-            "needs": fields.read("needs", _needs, anything),
+            "needs": fields.read("needs", _needs, _needs({}, "needs")),
             "after": fields.each("after", lambda value, where: whole(value, where, 1, MOST_JOB)),
             "retries": fields.whole("retries", 0, least=0, most=_MOST_RETRIES),
             "priority": fields.whole("priority", 0, least=-_HIGHEST, most=_HIGHEST),
@@ -119,6 +118,41 @@ class Submitting:
             raise Refused(404, f"{where}.file: the file is gone") from None
         except OSError as error:
             raise Refused(507, f"{where}: the hub cannot keep it: {error}") from None
+
+
+def differs(spec: dict[str, Any], before: dict[str, Any]) -> str | None:
+    """Tells in what a job differs from the one that was submitted with the same key before.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    before
+        The other one, as the hub keeps it.
+
+    Returns
+    -------
+    str or None
+        A field; None: it is the same job. A deadline counts from the request on, so only that there is one is compared.
+
+    Examples
+    --------
+    >>> from phalanx.api.submitting import differs
+    >>> differs({"name": "a", "deadline": 5}, {"name": "b", "deadline": 6})
+    'name'
+    """
+    asked = {**spec, "deadline": spec["deadline"] is None}
+    kept = {**before, "deadline": before["deadline"] is None}
+    return next((field for field in asked if not _is_same(asked[field], kept.get(field))), None)
+
+
+def _is_same(asked: Any, kept: Any) -> bool:
+    """Whether what is asked is what is kept, which may have more fields."""
+    if isinstance(asked, dict):
+        return isinstance(kept, dict) and all(_is_same(value, kept.get(name)) for name, value in asked.items())
+    if isinstance(asked, (list, tuple)):
+        return isinstance(kept, list) and len(asked) == len(kept) and all(map(_is_same, asked, kept))
+    return bool(asked == kept)
 
 
 def _pairs(value: Any, where: str) -> list[tuple[str, str]]:
