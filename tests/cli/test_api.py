@@ -115,6 +115,11 @@ class Lab:
     def token(self, member: str) -> str:
         return self.site.say(member, "token", "--for", "1h").strip()
 
+    def most_memory(self) -> int:
+        """The most bytes of memory that the hub has had."""
+        status = Path(f"/proc/{self.site.running['hub'].pid}/status").read_text()
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) << 10
+
     def connection(self) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE, context=self.context)
 
@@ -388,15 +393,10 @@ def test_files_are_written_as_a_whole_and_read_in_parts(lab: Lab) -> None:
 
 def test_a_large_file_is_not_in_the_memory_of_the_hub(lab: Lab) -> None:
     """256 MiB in both directions, which the hub holds in blocks."""
-
-    def most_memory() -> int:
-        status = Path(f"/proc/{lab.site.running['hub'].pid}/status").read_text()
-        return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) << 10
-
     data, length = lab.shared / "data", 256 << 20
     with (data / "large").open("wb") as file:
         file.truncate(length)
-    before, connection = most_memory(), lab.connection()
+    before, connection = lab.most_memory(), lab.connection()
     shown = {"Authorization": f"Bearer {lab.bob}"}
     connection.request("GET", f"{PREFIX}/files{data}/large", headers=shown)
     answer, count = connection.getresponse(), 0
@@ -408,7 +408,7 @@ def test_a_large_file_is_not_in_the_memory_of_the_hub(lab: Lab) -> None:
     assert connection.getresponse().status == 201
     connection.close()
     assert (data / "again").stat().st_size == length
-    assert most_memory() - before < 96 << 20
+    assert lab.most_memory() - before < 96 << 20
     (data / "large").unlink()
     (data / "again").unlink()
 
@@ -673,9 +673,43 @@ def test_a_space_is_at_a_member_of_the_grid_and_nowhere_else(lab: Lab) -> None:
     assert found.status in (404, 502, 503)
 
 
+def test_a_tuple_that_is_too_long_stays_where_it_is_and_is_not_in_the_hubs_memory(lab: Lab) -> None:
+    lab.site.join("ws8", lab.site.invite())
+    lab.site.await_members(ws8=True)
+    asked = quote(json.dumps(["long", {"type": "any"}]))
+    watched = lab.events(f"/spaces/open/events?machine=ws8&template={asked}")
+    found: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: found.extend(itertools.islice(watched, 2)))
+    thread.start()
+    source = 'print(px.Space("lab/ws8/open").info().watches)'
+    until(lambda: int(lab.site.python("bob", source)) == 1, timeout=PATIENCE, what="the watch")
+    before = lab.most_memory()
+    length = 256 << 20
+    put = f'space = px.Space("lab/ws8/open"); space.out("long", b"x" * {length}); space.out("long", "short")'
+    lab.site.python("bob", put)
+    template = {"template": ["long", {"type": "bytes"}]}
+    for word, more in [("rdp", {}), ("inp", {}), ("rd", {"timeout": 5}), ("in", {"timeout": 5}), ("in", {"lease": 60})]:
+        status, words = lab.refused("POST", f"/spaces/open/{word}?machine=ws8", template | more)
+        assert (status, f"and may have {16 << 20} here" in words) == (409, True), words
+        count = functools.partial(lab.post, "/spaces/open/count?machine=ws8", template)
+        until(lambda count=count: count()["count"] == 1, timeout=PATIENCE, what="the tuple to be there")  # type: ignore[misc]
+    thread.join(PATIENCE)
+    watched.close()
+    assert [event["data"]["tuple"] for event in found] == [None, ["long", "short"]]
+    assert "more than 16777216 bytes" in found[0]["data"]["detail"]
+    assert lab.most_memory() - before < length / 4
+    lab.site.kill("ws8")
+
+
 def test_a_program_in_java_uses_the_grid(lab: Lab) -> None:
     require("javac")
-    command = ["java", f"{JAVA}", f"https://127.0.0.1:{lab.port}", lab.authority, f"{lab.shared}/data/java"]
+    command = [
+        "java",
+        f"{JAVA}",
+        f"https://127.0.0.1:{lab.port}",
+        lab.authority,
+        f"{lab.shared}/data/java",
+    ]
     env = {**os.environ, "PHALANX_TOKEN": lab.bob}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -14,6 +14,7 @@ from phalanx import _native
 from phalanx._grids import Joined, JoinedHosts, machines_of
 from phalanx._identities import Dialler, known_members, read_private, revoked_lists
 from phalanx.api.refusals import Refused
+from phalanx.api.tuples import LONGEST_READ
 from phalanx.errors import RecruitError, SpaceError
 from phalanx.members import is_name
 from phalanx.security import policy_words
@@ -116,6 +117,7 @@ class Acting:
             members=[*members],
             seconds=seconds,
         )
+        engine.refuse_longer(LONGEST_READ)
         if engine.peer is None:
             engine.close()
             raise SpaceError(f"the server at {place} has shown no certificate, so it would not know the user {user}")

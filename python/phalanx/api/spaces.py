@@ -16,7 +16,7 @@ from phalanx.api.fields import Fields, items, parse
 from phalanx.api.opened import Opened, Spaces
 from phalanx.api.refusals import Refused
 from phalanx.api.sent_events import events
-from phalanx.api.tuples import check_elements, read_template, read_tuple, write_tuple
+from phalanx.api.tuples import STAYS, check_elements, read_template, read_tuple, write_tuple
 from phalanx.api.users import Shares, Users
 from phalanx.api.waiting import Run, unless_gone, wait
 from phalanx.api.watching import tuples_put
@@ -114,6 +114,8 @@ class Linda:
         try:
             work = functools.partial(self._get, user, opened, template, timeout, lease, takes)
             return await self._users.thread(user, JSONResponse, await unless_gone(request, work, still))
+        except OverflowError as error:
+            raise Refused(409, f"{error}; {STAYS}") from None
         except SpaceLostError:
             await still()  # the server ends the links of a user who is expelled
             raise

@@ -29,9 +29,12 @@ WIDEST = 100_000
 LONGEST_WHOLE = 4096
 #: Most bytes of a tuple that is told to a client. Its text is in the hub's memory several times, and takes 0.1 s.
 LONGEST_TUPLE = 4 << 20
+#: Most bytes of a tuple, as its space's server sends it, that are read into the hub's memory. A character has up to 4.
+LONGEST_READ = 16 << 20
 #: Most elements of a request or of a tuple, with those in its lists. Each is an object of Python, of 100 bytes or so.
 MOST_ELEMENTS = 100_000
-_STAYS = "the tuple stays where it is, and a program in Python can take it"
+#: What becomes of a tuple that is not told.
+STAYS = "the tuple stays where it is, and a program in Python can take it"
 #: The types that a template can name.
 TYPES: dict[str, Any] = {
     "any": ANY,
@@ -127,9 +130,9 @@ def write_tuple(fields: tuple[Any, ...]) -> list[Any]:
     """
     length, count = _measured(fields)
     if length > LONGEST_TUPLE:
-        raise Refused(409, f"the tuple has {length} bytes, and may have {LONGEST_TUPLE} here; {_STAYS}")
+        raise Refused(409, f"the tuple has {length} bytes, and may have {LONGEST_TUPLE} here; {STAYS}")
     if count > MOST_ELEMENTS:
-        raise Refused(409, f"the tuple has {count} elements, and may have {MOST_ELEMENTS} here; {_STAYS}")
+        raise Refused(409, f"the tuple has {count} elements, and may have {MOST_ELEMENTS} here; {STAYS}")
     return [_write(value, number) for number, value in enumerate(fields)]
 
 
@@ -226,7 +229,7 @@ def _float(told: Any, where: str) -> float:
 def _write(value: Any, number: int) -> Any:
     kind = type(value)
     if kind is int and value.bit_length() > LONGEST_WHOLE:
-        raise Refused(409, f"field {number} of the tuple is a number of {value.bit_length()} bits; {_STAYS}")
+        raise Refused(409, f"field {number} of the tuple is a number of {value.bit_length()} bits; {STAYS}")
     if value is None or kind in (bool, int, str):
         return value
     if kind is float:
@@ -237,4 +240,4 @@ def _write(value: Any, number: int) -> Any:
         written = [_write(item, number) for item in value]
         return written if kind is list else {"tuple": written}
     what = f"field {number} of the tuple has the type {kind.__name__}, for which JSON has no word"
-    raise Refused(409, f"{what}; {_STAYS}")
+    raise Refused(409, f"{what}; {STAYS}")

@@ -13,7 +13,7 @@ import anyio
 from phalanx.api.opened import Opened, Spaces
 from phalanx.api.refusals import Refused
 from phalanx.api.sent_events import event, looks
-from phalanx.api.tuples import write_tuple
+from phalanx.api.tuples import STAYS, write_tuple
 from phalanx.api.waiting import CHECKED, Run
 from phalanx.errors import PhalanxError
 from phalanx.space._engine import Fields
@@ -79,7 +79,11 @@ async def tuples_put(
         for _ in looks(LONGEST_WATCH):
             await check()
             flag.clear()
-            found = await run(opened.engine.events, watch, 0, refuses=False)
+            try:
+                found = await run(opened.engine.events, watch, 0, refuses=False)
+            except OverflowError as error:  # the tuple is not read, and the next events follow
+                yield event("tuple", {"tuple": None, "detail": f"{error}; {STAYS}"})
+                continue
             for number, fields in found:
                 await check()
                 yield await run(_written, number, fields, refuses=False)

@@ -18,7 +18,7 @@ use phalanx_core::level::{Agreed, Mark};
 use phalanx_core::space::{Options, RequestId};
 use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_core::wire::{decode, encode};
-use phalanx_net::frames::Frame;
+use phalanx_net::frames::{Frame, Gate};
 use phalanx_net::link::{Link, LinkError, Reader};
 use phalanx_net::sync::lock;
 use serde::Deserialize;
@@ -69,6 +69,8 @@ pub struct Client {
     pub(super) is_looked_after: AtomicBool,
     /// Bytes received so far, and when this count was first seen.
     heard: Mutex<(u64, Instant)>,
+    /// Most bytes in the body of an answer. Shared with the gate of the reader.
+    most_answer: Arc<AtomicU64>,
 }
 
 impl Client {
@@ -97,6 +99,7 @@ impl Client {
             takes,
             is_looked_after,
             heard: Mutex::new((0, Instant::now())),
+            most_answer: Arc::new(AtomicU64::new(u64::MAX)),
         })
     }
 
@@ -141,6 +144,17 @@ impl Client {
         }
         if !client.members.is_empty() {
             client.look_after();
+        }
+        let (weak, most) = (Arc::downgrade(&client), client.most_answer.clone());
+        let gate: Gate = Box::new(move |header, bytes| {
+            let is_short = bytes <= most.load(Ordering::Relaxed);
+            if !is_short {
+                weak.upgrade().into_iter().for_each(|client| client.refuse(header, bytes));
+            }
+            is_short
+        });
+        if let Some(reader) = lock(&client.state).reader.as_mut() {
+            reader.set_gate(gate);
         }
         let weak = Arc::downgrade(&client);
         client.link.read_when_idle(move || weak.upgrade().into_iter().for_each(|client| client.read_if_idle()));
@@ -197,6 +211,17 @@ impl Client {
     /// The space's address.
     pub fn address(&self) -> &SpaceAddress {
         &self.address
+    }
+
+    /// From now on, answers with more than `most` bytes of tuples are refused before their bytes are in memory. A request gets
+    /// [`ClientError::TooLong`], and what it has taken is given back. A watch gets an event without bytes.
+    pub fn refuse_longer(&self, most: u64) {
+        self.most_answer.store(most, Ordering::Relaxed);
+    }
+
+    /// Most bytes of tuples in an answer that this client takes.
+    pub fn most_answer(&self) -> u64 {
+        self.most_answer.load(Ordering::Relaxed)
     }
 
     /// Whether the connection has ended, so that nothing can be asked over it any more.
@@ -562,11 +587,16 @@ impl Client {
         });
         let mut state = lock(&self.state);
         state.reader = Some(reader);
+        calls.extend(state.refused.drain(..).filter(|call| !matches!(call, Call::Nothing)));
+        let unwanted = std::mem::take(&mut state.unwanted);
         // A callback may ask the space something, so another thread must read meanwhile.
         if !calls.is_empty() {
             state.hand_over();
         }
         drop(state);
+        for request in unwanted {
+            self.tell(&ToSpace::GiveBack { request });
+        }
         if let Err(error) = outcome {
             calls.extend(
                 self.end_quietly(&match error {
@@ -646,6 +676,22 @@ impl Client {
                 call.unwrap_or(Call::Nothing)
             }
         }
+    }
+
+    /// Refuses an answer that is too long, of which only the header has come. The thread that reads makes the callbacks, and gives
+    /// back what was taken, once it has stopped reading.
+    fn refuse(&self, header: &[u8], bytes: u64) {
+        let Ok(message) = decode::<FromSpace>(header) else { return self.link.close() };
+        let mut state = lock(&self.state);
+        if let FromSpace::Event { watch, sequence } = message {
+            let nudge = state.on_event(watch, sequence, Bytes::new());
+            return state.refused.extend(nudge.map(Call::Nudge));
+        }
+        let request = number_of(&message);
+        self.takes.iter().for_each(|takes| takes.on_answer(request, &message));
+        let call = state.answer(request, Err(ClientError::TooLong { bytes, most: self.most_answer() }));
+        state.refused.push(call);
+        state.unwanted.push(request);
     }
 
     /// Ends the connection and everything that waits on it, with an error.

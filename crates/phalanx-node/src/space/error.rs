@@ -31,6 +31,14 @@ pub enum ClientError {
         /// The address of the space.
         space: String,
     },
+    /// The answer is longer than this client takes. What it took was given back.
+    #[error("the tuple has {bytes} bytes, and may have {most} here")]
+    TooLong {
+        /// The bytes of the answer.
+        bytes: u64,
+        /// Most bytes of an answer.
+        most: u64,
+    },
     /// No level is left for the link.
     #[error(transparent)]
     Level(#[from] Conflict),

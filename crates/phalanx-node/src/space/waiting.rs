@@ -28,7 +28,7 @@ pub struct Answer {
 pub type Done = Box<dyn FnOnce(Result<Answer, ClientError>) + Send>;
 /// Callback for new events since the caller last looked. It is called in any thread and must be quick.
 pub type Nudge = Arc<dyn Fn() + Send + Sync>;
-/// An event of a watch: its sequence number, and the tuple.
+/// An event of a watch: its sequence number, and the tuple. No bytes: the tuple is longer than the client takes.
 pub type Event = (u64, Bytes);
 
 /// The open requests and watches of one connection.
@@ -46,6 +46,10 @@ pub(super) struct State {
     /// The pump found nothing to read for. It must be woken when there is something.
     pub(super) pump_idles: bool,
     pub(super) ended: Option<String>,
+    /// Callbacks about answers that were refused because they are too long.
+    pub(super) refused: Vec<Call>,
+    /// The requests of such answers, whose tuples must be given back.
+    pub(super) unwanted: Vec<RequestId>,
 }
 
 /// A request that was sent.
@@ -99,6 +103,8 @@ impl State {
             pump: None,
             pump_idles: false,
             ended: None,
+            refused: Vec::new(),
+            unwanted: Vec::new(),
         }
     }
 

@@ -189,3 +189,31 @@ fn a_server_that_ends_says_so_to_who_waits() {
     let gone = at.try_client("todo", None).err().unwrap().to_string();
     assert!(gone.contains("no server of spaces listens there") || gone.contains("refused"), "{gone}");
 }
+
+#[test]
+fn an_answer_that_is_too_long_is_refused_and_its_tuple_stays() {
+    let at = AtPath::start(ServerOptions::default());
+    let (one, other) = (at.client("todo"), at.client("todo"));
+    one.refuse_longer(1000);
+    let name = "x".repeat(2000);
+    let watch = one.watch(|request| ToSpace::Watch { request, since: None }, vec![some(&name)], None).unwrap();
+    finish(&one, watch).unwrap();
+    let waiting = ask(&one, some(&name), true, Wait::Forever).unwrap();
+    until("a taker", || info(&other).takers == 1);
+    out(&other, tuple(&name, 1)).unwrap();
+    out(&other, tuple("short", 1)).unwrap();
+    let is_refused = |request| {
+        let refused = finish(&one, request);
+        assert!(matches!(refused, Err(ClientError::TooLong { bytes: 2000.., most: 1000 })), "{refused:?}");
+        until("the tuple", || count(&other, some(&name)) == 1);
+    };
+    is_refused(waiting);
+    is_refused(ask(&one, some(&name), true, Wait::No).unwrap());
+    is_refused(ask(&one, some(&name), false, Wait::No).unwrap());
+    assert_eq!(get(&one, some("short"), true).unwrap(), Some(tuple("short", 1)), "the connection goes on");
+    let events = one.events(watch, PATIENCE).unwrap().unwrap();
+    assert!(events.iter().map(|(_, bytes)| bytes.len()).all(|length| length == 0) && !events.is_empty(), "{events:?}");
+    until("no taken tuple", || info(&other).unacknowledged == 0);
+    one.refuse_longer(u64::MAX);
+    assert_eq!(get(&one, some(&name), true).unwrap(), Some(tuple(&name, 1)));
+}

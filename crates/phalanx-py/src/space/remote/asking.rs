@@ -16,6 +16,7 @@ use phalanx_core::ids::TransactionId;
 use phalanx_core::space::{OutOptions, RequestId, Tuple};
 use phalanx_core::wire::space::{FromSpace, ToSpace, Wait};
 use phalanx_node::space::{Answer, ClientError, SILENT};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::atomic::Ordering;
@@ -287,6 +288,7 @@ pub(super) fn unusable(error: ClientError) -> PyErr {
         ClientError::Identity(error) | ClientError::Unexpected(error) => raise("IdentityError", error),
         ClientError::Unreachable(_) => raise("SpaceError", error),
         ClientError::Ended { .. } | ClientError::Late { .. } => raise("SpaceLostError", error),
+        ClientError::TooLong { .. } => PyOverflowError::new_err(error.to_string()),
     }
 }
 

@@ -202,6 +202,13 @@ impl RemoteSpace {
         Ok(())
     }
 
+    /// From now on, tuples of more than so many bytes are refused before they are in memory, with an OverflowError. They stay in
+    /// the space.
+    #[pyo3(signature = (most, /))]
+    fn refuse_longer(&self, most: u64) {
+        self.client.refuse_longer(most);
+    }
+
     /// Whether the space was created for this client.
     #[getter]
     fn created(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::space::waiting::decode_events;
 use bytes::Bytes;
 use phalanx_core::wire::space::{FromSpace, ToSpace};
 use phalanx_node::space::Event;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -44,7 +45,12 @@ impl RemoteSpace {
         watch: u64,
         events: Vec<Event>,
     ) -> PyResult<Vec<(u64, Bound<'py, PyTuple>)>> {
-        let decode = |tuple: &Bytes| decode_foreign(py, tuple, self.encoding.objects);
+        let decode = |tuple: &Bytes| match tuple.is_empty() {
+            true => {
+                Err(PyOverflowError::new_err(format!("the tuple has more than {} bytes", self.client.most_answer())))
+            }
+            false => decode_foreign(py, tuple, self.encoding.objects),
+        };
         let (decoded, rest) = decode_events(events.into(), decode);
         let last = decoded.as_ref().map_or_else(|(last, _)| Some(*last), |events| events.last().map(|it| it.0));
         let request = lock(&self.watches).get_mut(&watch).map(|watch| {
