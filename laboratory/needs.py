@@ -16,13 +16,15 @@ from pathlib import Path
 
 #: What C code includes that is to become a module of Python's.
 HEADER = "Python.h"
-#: Programs and that header, and the Debian packages that bring them.
+#: Programs and headers of C, and the Debian packages that bring them.
 PACKAGES = {
     HEADER: ["python3-dev"],
     "Xvfb": ["xvfb"],
     "bridge": ["iproute2"],
     "c++": ["g++"],
     "chromium": ["chromium"],
+    "cjson/cJSON.h": ["libcjson-dev"],
+    "curl-config": ["libcurl4-openssl-dev"],
     "dbus-daemon": ["dbus-daemon", "python3-dbusmock"],
     "groff": ["groff-base"],
     "ip": ["iproute2"],
@@ -71,9 +73,11 @@ def lacking(*needs: str) -> str | None:
 
 
 def is_here(name: str) -> bool:
-    """Whether the machine has a program, or the header of this Python."""
+    """Whether the machine has a program, a header of the system, or that of this Python."""
     if name == HEADER:
         return Path(sysconfig.get_path("include"), HEADER).exists()
+    if name.endswith(".h"):
+        return Path("/usr/include", name).exists()
     return shutil.which(name) is not None
 
 

@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("tes")]
 
 OVER = ("COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED")
 PREFIX = "/phalanx/v1"
-JAVA = Path(__file__).parents[2] / "examples" / "other_languages" / "Grid.java"
+CLIENTS = Path(__file__).parents[2] / "examples" / "other_languages"
 
 
 class Answer(NamedTuple):
@@ -705,7 +705,7 @@ def test_a_program_in_java_uses_the_grid(lab: Lab) -> None:
     require("javac")
     command = [
         "java",
-        f"{JAVA}",
+        f"{CLIENTS}/Grid.java",
         f"https://127.0.0.1:{lab.port}",
         lab.authority,
         f"{lab.shared}/data/java",
@@ -715,6 +715,31 @@ def test_a_program_in_java_uses_the_grid(lab: Lab) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the sum of the squares from 1 to 4 is 30" in done.stdout, done.stdout
     assert (lab.shared / "data" / "java" / "squares.txt").read_text() == "1\n4\n9\n16\n"
+
+
+def test_a_program_in_c_uses_the_grid(lab: Lab, tmp_path: Path) -> None:
+    """Compiled with all warnings as errors, and run under AddressSanitizer, which finds leaks too."""
+    require("curl-config", "cjson/cJSON.h")
+    program, checked = tmp_path / "squares", ["-fsanitize=address,undefined", "-fno-sanitize-recover"]
+    strict = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    sources = [f"{CLIENTS}/{name}.c" for name in ("squares", "phalanx")]
+    subprocess.run(["cc", *strict, *checked, "-o", program, *sources, "-lcurl", "-lcjson"], check=True, timeout=300)
+    command: list[str | Path] = [program, f"https://127.0.0.1:{lab.port}", lab.authority, f"{lab.shared}/data/in c"]
+
+    def run(token: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PHALANX_TOKEN": token}
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+
+    done = run(lab.bob)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "this is the grid as bob sees it" in done.stdout
+    assert re.search(r"job \d+ is COMPLETE\n", done.stdout), done.stdout
+    assert "its first process has written: squared\n" in done.stdout
+    assert "the sum of the squares from 1 to 4 is 30" in done.stdout, done.stdout
+    assert (lab.shared / "data" / "in c" / "squares.txt").read_text() == "1\n4\n9\n16\n"
+    refused = run("phalanx-bearer-x")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("status 401: show a token of this grid"), refused.stderr
 
 
 def test_a_user_who_was_expelled_is_not_served(lab: Lab) -> None:
