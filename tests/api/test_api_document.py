@@ -15,9 +15,11 @@ from typing import Any
 import anyio
 import phalanx.api
 import pytest
+from conftest import Eventually
 from openapi_spec_validator import validate
 from phalanx._grids import Joined
 from phalanx.api.application import DOCUMENT, Interface
+from phalanx.api.copies import MOST_OF_USER, Copies, Copying
 from phalanx.api.files import Served
 from phalanx.api.logs import MOST_LINKS
 from phalanx.api.logs import SHARE as LINKS_OF_USER
@@ -26,6 +28,7 @@ from phalanx.api.refusals import STATUSES, Refused, problem
 from phalanx.api.spaces import SHARE, THREADS
 from phalanx.api.tuples import MOST_ELEMENTS, TYPES, check_elements, read_template, read_tuple, write_tuple
 from phalanx.api.users import MOST_AT_A_TIME, MOST_THREADS, Shares, Users
+from phalanx.errors import TransferError
 from phalanx.tes.at_hub import AtHub
 from phalanx.tes.document import DocumentError
 from phalanx.tes.files import Folders, ReadOnlyError
@@ -261,6 +264,47 @@ def test_the_end_waits_for_no_tuples_that_are_taken() -> None:
     spaces.close()
     assert not spaces._thread.is_alive()
     assert aborts == [0]
+
+
+class Endless:
+    """A copy that goes on until it is canceled."""
+
+    def __init__(self) -> None:
+        self.canceled = threading.Event()
+
+    def wait(self, patience: float) -> None:
+        if self.canceled.is_set():
+            raise TransferError("the copy was canceled")
+
+    def progress(self) -> tuple[int, int, bool]:
+        return 1, 2, True
+
+    def cancel(self) -> None:
+        self.canceled.set()
+
+
+def test_copies_are_bounded_and_end_with_the_membership(eventually: Eventually) -> None:
+    members = {"bob", "eve"}
+    copies = Copies(None, members.__contains__)  # type: ignore[arg-type]  # nothing is begun
+    try:
+        own = [Copying("bob", "a:/x", "b:/y", Endless()) for _ in range(MOST_OF_USER)]  # type: ignore[arg-type]
+        hers = Copying("eve", "a:/x", "b:/y", Endless())  # type: ignore[arg-type]
+        for copying in [*own, hers]:
+            copies._check_room(copying.user, copying)
+        with pytest.raises(Refused) as raised:
+            copies._check_room("bob")
+        assert (raised.value.status, raised.value.headers) == (429, {"Retry-After": "10"})
+        copies._check_room("eve")
+        members.remove("bob")
+        eventually(lambda: all(it.ended for it in own), what="the end of the copies of bob")
+        told = own[0].told()
+        assert (told["state"], told["why"]) == ("CANCELED", "bob is no member of the grid any more")
+        assert hers.told()["state"] == "RUNNING"
+        own[0].ended = time.time() - 3601
+        eventually(lambda: len(copies.of("bob")) == MOST_OF_USER - 1, what="the old one to be forgotten")
+    finally:
+        copies.close()
+    assert hers.native.canceled.is_set()  # type: ignore[attr-defined]
 
 
 def test_what_json_has_no_word_for_is_refused() -> None:

@@ -701,6 +701,72 @@ def test_a_tuple_that_is_too_long_stays_where_it_is_and_is_not_in_the_hubs_memor
     lab.site.kill("ws8")
 
 
+def test_files_are_copied_from_one_machine_to_another(lab: Lab) -> None:
+    source, target = lab.shared / "source", lab.shared / "target"
+    for folder in (source / "inner", target):
+        folder.mkdir(parents=True)
+    (source / "inner" / "numbers").write_text("1\n2\n")
+    (source / "word").write_text("word")
+    lab.site.join("from1", lab.site.invite(), "--export", f"{source}:ro")
+    lab.site.join("to1", lab.site.invite(), "--export", f"{target}:rw")
+    lab.site.await_members(from1=True, to1=True)
+
+    def ended(copy: dict[str, Any]) -> dict[str, Any]:
+        *_, last = lab.events(f"/copies/{copy['id']}/events")
+        assert last["event"] == "copy"
+        return dict(last["data"])
+
+    ends = {"from": f"from1:{source}", "to": f"to1:{target}/copied"}
+    made = lab.ask("POST", "/copies", ends)
+    assert made.status == 201
+    copy = made.json()
+    assert made.headers["location"] == f"{PREFIX}/copies/{copy['id']}"
+    done = ended(copy)
+    assert (done["state"], done["why"], done["files"], done["failed"], done["bytes"]) == ("COMPLETE", "", 2, 0, 8), done
+    assert (target / "copied" / "inner" / "numbers").read_text() == "1\n2\n"
+    assert lab.get(f"/copies/{copy['id']}") == done
+    assert lab.post(f"/copies/{copy['id']}/cancel") == done, "it has ended"
+    again = ended(lab.post("/copies", ends))
+    assert (done["kept"], again["state"], again["kept"]) == (0, "COMPLETE", 2), "all is there"
+    assert [it["id"] for it in lab.get("/copies")["copies"]][-1] == copy["id"]
+    eve = lab.token("eve")
+    assert lab.get("/copies", token=eve) == {"copies": []}
+    for method, path in [("GET", ""), ("POST", "/cancel"), ("GET", "/events")]:
+        assert lab.refused(method, f"/copies/{copy['id']}{path}", token=eve)[0] == 404
+    lacking = ended(lab.post("/copies", ends | {"from": f"from1:{source}/lacking"}))
+    assert (lacking["state"], "lacking" in lacking["why"]) == ("FAILED", True), lacking
+    outside = ended(lab.post("/copies", ends | {"to": "to1:/etc/phalanx-test"}))
+    assert outside["state"] == "FAILED", outside
+    assert not Path("/etc/phalanx-test").exists()
+    with (source / "large").open("wb") as file:
+        file.truncate(8 << 30)
+    large = lab.post("/copies", {"from": f"from1:{source}/large", "to": f"to1:{target}/large"})
+    until(lambda: lab.get(f"/copies/{large['id']}")["bytes"] > 0, timeout=PATIENCE, what="the first bytes")
+    lab.post(f"/copies/{large['id']}/cancel")
+    canceled = ended(large)
+    assert (canceled["state"], canceled["why"]) == ("CANCELED", "bob has canceled it")
+    assert not (target / "large").exists()
+    for machine in ("from1", "to1"):
+        lab.site.kill(machine)
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "words"),
+    [
+        ({"to": "ws7:/b"}, 400, "from: this field is missing"),
+        ({"from": "ws7:/a", "to": "/b"}, 400, "to: '/b' is no MACHINE:/path"),
+        ({"from": "ws7:a", "to": "ws7:/b"}, 400, "from: 'ws7:a' is no MACHINE:/path"),
+        ({"from": "127.0.0.1:22:/a", "to": "ws7:/b"}, 400, "is no MACHINE:/path"),
+        ({"from": "nobody:/a", "to": "ws7:/b"}, 404, "from: "),
+        ({"from": "ws7:/a", "to": "ws7:/b", "level": "clear"}, 400, "level: this field is not known"),
+        ({"from": "ws7:/a\0", "to": "ws7:/b"}, 400, "from: the text has a zero byte"),
+    ],
+)
+def test_a_copy_that_makes_no_sense_is_refused(lab: Lab, document: Any, status: int, words: str) -> None:
+    got, said = lab.refused("POST", "/copies", document)
+    assert (got, words in said) == (status, True), said
+
+
 def test_a_program_in_java_uses_the_grid(lab: Lab) -> None:
     require("javac")
     command = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from phalanx import _native
 from phalanx._grids import Joined, JoinedHosts, machines_of
@@ -33,7 +33,7 @@ Engine = _native.RemoteSpace | Replicas
 
 
 class Acting:
-    """Opens spaces for users.
+    """Opens spaces for users, and names them to the machines of their copies.
 
     Parameters
     ----------
@@ -91,6 +91,39 @@ class Acting:
 
         return Replicas(engine, again)
 
+    def reach(self, user: str, machines: Mapping[str, str]) -> tuple[Dialler, dict[str, str]]:
+        """What a user needs to copy between machines.
+
+        Parameters
+        ----------
+        user
+            The user.
+        machines
+            The names of the machines, by the fields that name them.
+
+        Returns
+        -------
+        tuple
+            The user's identity with what it expects, and the addresses of the machines, by the same fields.
+
+        Raises
+        ------
+        Refused
+            There is no such machine, or it does not run (404).
+        """
+        hosts = self._hosts(_KNOWN)
+        for field, machine in machines.items():
+            try:
+                hosts.address(machine)
+            except RecruitError:  # it may have come since
+                hosts = self._hosts(_NEWS)
+                try:
+                    hosts.address(machine)
+                except RecruitError as error:
+                    raise Refused(404, f"{field}: {error}") from None
+        addresses = {field: hosts.address(machine) for field, machine in machines.items()}
+        return self._dialler(user, hosts)._replace(machines=hosts.elsewhere()), addresses
+
     def _hosts(self, seconds: float) -> JoinedHosts:
         """The machines of the grid so many seconds ago at most. The hub tells them to its owner, whose identity lies
         beside its own."""
@@ -102,14 +135,11 @@ class Acting:
     def _reach(
         self, user: str, hosts: JoinedHosts, place: str, members: Sequence[str] = (), *, seconds: float
     ) -> _native.RemoteSpace:
-        own = self._joined.user
         engine = _native.RemoteSpace(
             place,
             {},
             False,  # what a user has pickled is never unpickled here
-            dialler=Dialler(
-                self._identity(user), dict(hosts.certificates), f"{known_members(own)}", revoked_lists(own), {}, None
-            ),
+            dialler=self._dialler(user, hosts),
             # A server on this machine has the same account. It would take a clear link for its owner's, who may do
             # everything. A private link shows the user's certificate.
             policy=policy_words("all", ()),
@@ -122,6 +152,10 @@ class Acting:
             engine.close()
             raise SpaceError(f"the server at {place} has shown no certificate, so it would not know the user {user}")
         return engine
+
+    def _dialler(self, user: str, hosts: JoinedHosts) -> Dialler:
+        own, certificates = self._joined.user, dict(hosts.certificates)
+        return Dialler(self._identity(user), certificates, f"{known_members(own)}", revoked_lists(own), {}, None)
 
     def _identity(self, user: str) -> str:
         now = time.monotonic()

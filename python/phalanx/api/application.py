@@ -13,6 +13,7 @@ from starlette.routing import Route
 import phalanx
 from phalanx._grids import Joined
 from phalanx.api.acting import Acting
+from phalanx.api.copies import Copies, CopyRoutes
 from phalanx.api.files import FileRoutes, Served
 from phalanx.api.jobs import JobRoutes
 from phalanx.api.logs import LogRoutes, Running
@@ -30,7 +31,7 @@ DOCUMENT = Path(__file__).with_name("openapi.json")
 
 
 class Interface:
-    """Jobs, files and spaces of a grid, over HTTP and JSON.
+    """Jobs, files, copies and spaces of a grid, over HTTP and JSON.
 
     Parameters
     ----------
@@ -44,7 +45,8 @@ class Interface:
 
     def __init__(self, joined: Joined, hub: AtHub, folders: Folders) -> None:
         self._joined = joined
-        self._spaces = Spaces(Acting(joined))
+        acting = Acting(joined)
+        self._spaces, self._copies = Spaces(acting), Copies(acting, hub.is_member)
         users, served = Users(hub.user_of), Served(folders)
         jobs = JobRoutes(users, hub, served)
         parts = [
@@ -52,13 +54,15 @@ class Interface:
             LogRoutes(users, hub, jobs, Running(joined)).routes(),
             FileRoutes(users, served).routes(),
             Linda(users, self._spaces).routes(),
+            CopyRoutes(users, self._copies).routes(),
         ]
         own = [Route("/openapi.json", _document, methods=["GET"]), Route("/me", users.of(self._me), methods=["GET"])]
         routes = [*own, *itertools.chain.from_iterable(parts)]
         self.application = Starlette(routes=routes, exception_handlers=handlers())
 
     def close(self) -> None:
-        """Closes the spaces that are open."""
+        """Closes the spaces that are open, and cancels the copies."""
+        self._copies.close()
         self._spaces.close()
 
     async def _me(self, _: Request, user: str) -> Response:

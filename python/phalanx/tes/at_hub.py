@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from phalanx._jobs import STATES
-from phalanx.errors import ContractError, IdentityError
+from phalanx.errors import ContractError, IdentityError, RecruitError
 from phalanx.tes.document import DocumentError
 from phalanx.tes.files import Opened
 from phalanx.tes.jobs import Job, Progress
@@ -48,6 +49,25 @@ class AtHub:
             return str(self._native.bearer(token))
         except IdentityError:
             return None
+
+    def is_member(self, user: str) -> bool:
+        """Whether a user is a member of the grid.
+
+        Parameters
+        ----------
+        user
+            The user.
+
+        Returns
+        -------
+        bool
+        """
+        with suppress(RecruitError):  # another hub leads, so that this one does not know
+            try:
+                self.ask(user, "List", before=0, all=False)
+            except IdentityError:
+                return False
+        return True
 
     def submit(self, user: str, name: str, key: bytes, job: Job, inputs: Iterable[tuple[str, Any]]) -> str:
         """Puts a job into the queue."""
