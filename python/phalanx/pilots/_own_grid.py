@@ -8,7 +8,6 @@ import shutil
 import socket
 import stat
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +26,7 @@ from phalanx._grids import (
     make_folder,
     replace,
 )
-from phalanx._identities import USER, Dialler
+from phalanx._identities import USER
 from phalanx.errors import RecruitError
 from phalanx.members import Member, is_address
 
@@ -36,9 +35,6 @@ _PREFIX = "phalanx-grid-"
 #: Hours that the user's certificate and the executors' token are good: the longest time of an invitation. A program
 #: that runs for longer recruits no more executors.
 _HOURS = 30 * 24
-#: Seconds after which a link goes through the hub, and after which a direct way counts as none: `HEAD_START` and
-#: `DIRECT_PATIENCE` in phalanx-node/src/membership/paths.rs.
-_HEAD_START, _DIRECT_PATIENCE = 0.25, 0.7
 #: Most executors that join with the token of a grid: each one that is started again joins anew.
 _MOST_JOINS = 100_000
 #: The file, in a grid's folder, that tells which process of which machine made it.
@@ -111,7 +107,6 @@ class OwnGrid:
         hosts = JoinedHosts(self.joined, self.executors())
         who, hubs = dialler_of(self.joined)
         _native.guide_to(who, self.joined.name, hubs, hosts.elsewhere())
-        _find_ways(hosts.addresses, who._replace(certificates=dict(hosts.certificates)))
         return hosts
 
     def close(self) -> None:
@@ -120,17 +115,6 @@ class OwnGrid:
             self._server.close()
             self._hub.close()
             shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _find_ways(addresses: list[str], dialler: Dialler) -> None:
-    """Finds the direct ways to executors before links are made.
-
-    A link whose direct way is found late goes through the hub, which is slower.
-    """
-    began = time.monotonic()
-    _native.ask_executors(addresses, dialler)
-    if time.monotonic() - began >= _HEAD_START:
-        time.sleep(_DIRECT_PATIENCE)
 
 
 def _remove_left() -> None:
