@@ -37,6 +37,7 @@ __all__ = [
     "acts_at",
     "acts_for",
     "ask_executors",
+    "ask_statuses",
     "become_owner",
     "bytes_if_alone",
     "cage_here",
@@ -103,7 +104,7 @@ _Issued = tuple[str, str, str, str, int, str, bool, bool]
 _KnownMember = tuple[str, str, str]
 _Needs = tuple[int, int, int, list[str], list[str], str]
 _Running = tuple[str, str, str | None, bool, int, int]
-_Told = tuple[int, int, list[_Running], int, int, str]
+_Told = tuple[int, int, list[_Running], int, int, str, str]
 _Executor = tuple[str, bool, int, _Told | None]
 _Relay = tuple[tuple[str, str], tuple[str, str], int, int]
 _Guest = tuple[str, str, bool, str]
@@ -835,6 +836,7 @@ def weaker(policy: _Policy) -> list[str]: ...
 def ask_executors(
     addresses: list[str], dialler: _Dialler
 ) -> list[tuple[str, int, str, str, bool, list[str], str, str] | str]: ...
+def ask_statuses(addresses: list[str], dialler: _Dialler) -> list[_Told | str]: ...
 def explain(policy: _Policy, addresses: list[str], takes: str) -> list[tuple[str, str, str, str | None, str, bool]]: ...
 
 @final

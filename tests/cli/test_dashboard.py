@@ -15,7 +15,9 @@ from subprocess import Popen
 from threading import Event
 from typing import Any
 
+import phalanx as px
 import pytest
+from api.executors import Executors
 from api.hubs import PATIENCE, PHALANX, Site, site
 from api.joined import FakeHub, join, row
 from click.testing import CliRunner
@@ -23,6 +25,7 @@ from phalanx import _native
 from phalanx._grids import read_joined
 from phalanx.cli import commands
 from phalanx.dashboard import _grid
+from phalanx.dashboard._executors import ExecutorsSource
 from phalanx.dashboard._grid import GridSource
 from phalanx.dashboard._metrics import exposition
 from phalanx.dashboard._spaces import Asked
@@ -331,3 +334,84 @@ def follow_a_hub(lab: Site) -> None:
         until(lambda: now()["failure"] is None, timeout=PATIENCE, what="the hub's answer after its return")
     finally:
         process.kill()
+
+
+@pytest.fixture
+def executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executors]:
+    monkeypatch.setenv("PHALANX_HOME", str(tmp_path / "home"))
+    with Executors(tmp_path) as found:
+        yield found
+
+
+@pytest.mark.timeout(300)
+class TestExecutors:
+    """Without a hub, each executor is asked itself."""
+
+    def test_a_user_sees_what_runs_and_no_names_of_others(self, executors: Executors) -> None:
+        address, bob = executors.start("ws7", interpreters=4), executors.user("bob")
+        grid = px.Grid([f"ws7 = {address}", "gone = 127.0.0.1:1"], identity=executors.identity)
+        source = ExecutorsSource(grid.machines, grid.reach.dialler, "lab.txt")
+        first = source.read()
+        assert [(it["name"], it["here"]) for it in first["members"]] == [("ws7", True), ("gone", False)]
+        assert first["programs"] == []
+        one = px.ParDegree(1)
+        with (
+            px.Manager(address, contract=one, identity=executors.identity) as own,
+            px.Manager(address, contract=one, identity=bob) as other,
+        ):
+            assert [it.submit(abs, -1).result() for it in (own, other)] == [1, 1]
+
+            def runs() -> Any:
+                return (state := source.read())["programs"] and (len(state["programs"]) == 2 and state)
+
+            state = until(runs, timeout=PATIENCE, what="two programs")
+            shown = [(it["user"], it["what"], it["count"]) for it in state["programs"]]
+            assert shown == [("ada", "interpreters", 1), ("other users", "interpreters", 1)]
+            ws7, gone = state["members"]
+            assert (ws7["places"], ws7["used"]) == (4, 2)
+            assert ws7["running"] == ["ada: 1 interpreter", "other users: 1 interpreter"]
+            assert "127.0.0.1:1" in gone["closed"]
+            assert {it["from"] for it in state["links"]} == {"ada", "other users"}
+            assert "bob" not in json.dumps(state)
+        assert (state["about"], state["jobs"], state["missing"]) == ({"kind": "grid", "title": "lab.txt"}, [], [])
+        until(lambda: source.read()["totals"]["used"] == 0, timeout=PATIENCE, what="free places")
+        with pytest.raises(PhalanxError, match="no hub"):
+            source.log(1, 0, "out", 0)
+        executors.started[0].kill()
+        with pytest.raises(RecruitError, match=re.escape(address)):
+            source.read()
+
+    def test_the_command_serves_the_page_of_an_address(self, executors: Executors, tmp_path: Path) -> None:
+        address = executors.start("ws7")
+        words = ["dashboard", address, "--identity", f"{executors.identity}", "--json"]
+        process = Process(
+            [PHALANX, *words], title="dashboard", files=tmp_path / "page", cwd=tmp_path, env={**os.environ}
+        )
+        try:
+            told = json.loads(process.line("{", timeout=PATIENCE))
+            assert told["executors"] == address
+            at = told["address"]
+            status, text, headers = ask(at, told["link"].removeprefix(f"http://{at}"))
+            assert status == 200
+            cookie, page = headers["Set-Cookie"].partition(";")[0], re.search(r"url=(/[^/]+/)", text)
+            assert page is not None
+
+            def shown() -> Any:
+                return json.loads(ask(at, f"{page[1]}state", Cookie=cookie)[1]).get("members")
+
+            [member] = until(shown, timeout=PATIENCE, what="the executor on the page")
+            assert (member["address"], member["here"], member["places"]) == (address, True, 2)
+            process.signal(signal.SIGINT)
+            assert process.wait(timeout=PATIENCE) == 0, process.report()
+        finally:
+            process.kill()
+
+    def test_what_is_about_hubs_is_refused(self, executors: Executors) -> None:
+        for words, said in [
+            (["127.0.0.1:1", "--all"], "which a grid with a hub has"),
+            (["lab", "--identity", f"{executors.identity}"], "--identity is for HOSTS"),
+        ]:
+            done = CliRunner().invoke(commands, ["dashboard", *words])
+            assert (done.exit_code, said in done.output) == (2, True), done.output
+        lacking = CliRunner().invoke(commands, ["dashboard", "127.0.0.1:1"])
+        assert isinstance(lacking.exception, IdentityError), lacking.output

@@ -1,7 +1,7 @@
 //! What an executor runs, counted for its hub: by user, by what it is, and by the kind of its links.
 
 use phalanx_core::level::Level;
-use phalanx_core::wire::hub::{LONGEST_FACT, MOST_RUNNING, Running, Status, What};
+use phalanx_core::wire::hub::{LONGEST_FACT, MOST_RUNNING, OTHER_USERS, Running, Status, What};
 use phalanx_net::dial::RELAYED;
 use phalanx_net::sync::lock;
 use std::collections::BTreeMap;
@@ -95,6 +95,23 @@ impl Activity {
     }
 }
 
+/// What a user may know of an executor without a hub: the user's own programs, and those of all others under one name.
+pub fn for_user(status: Status, own: &str) -> Status {
+    let mut merged: BTreeMap<Kind, (u32, u64)> = BTreeMap::new();
+    for Running { user, what, level, is_relayed, count, rate } in status.running {
+        let user = if user == own { user } else { OTHER_USERS.to_owned() };
+        let entry = merged.entry((user, what, level, is_relayed)).or_default();
+        *entry = (entry.0.saturating_add(count), entry.1.saturating_add(rate));
+    }
+    let entry =
+        |((user, what, level, is_relayed), (count, rate))| Running { user, what, level, is_relayed, count, rate };
+    let running = merged.into_iter().map(entry).collect();
+    // The words name the user of the last process that was lost.
+    let is_own = status.last_loss.contains(&format!(" of {own} was "));
+    let last_loss = if is_own || status.lost == 0 { status.last_loss } else { format!("one of {OTHER_USERS}") };
+    Status { running, last_loss, ..status }
+}
+
 /// A rate with two digits, so that a steady one is told once.
 fn rounded(rate: u64) -> u64 {
     if rate < LEAST_RATE {
@@ -112,6 +129,25 @@ mod tests {
     use super::*;
     use phalanx_core::wire::hub::is_short;
     use std::time::Duration;
+
+    #[test]
+    fn a_user_hears_of_others_without_their_names() {
+        let row = |user: &str, count, rate| {
+            let (what, level) = (What::Interpreters, Some(Level::Private));
+            Running { user: user.into(), what, level, is_relayed: false, count, rate }
+        };
+        let running = vec![row("ada", 1, 10), row("bob", 2, 20), row("eve", 3, 30)];
+        let last_loss = "an interpreter of bob was killed by signal 11".to_owned();
+        let status =
+            Status { capacity: 8, used: 6, running, lost: 1, last_loss: last_loss.clone(), ..Status::default() };
+        let told = for_user(status.clone(), "ada");
+        assert_eq!(told.running, [row("ada", 1, 10), row(OTHER_USERS, 5, 50)]);
+        assert_eq!((told.capacity, told.used, told.lost, told.last_loss.as_str()), (8, 6, 1, "one of other users"));
+        assert!(is_short(&told));
+        let told = for_user(status, "bob");
+        assert_eq!(told.running, [row("bob", 2, 20), row(OTHER_USERS, 4, 40)]);
+        assert_eq!(told.last_loss, last_loss);
+    }
 
     #[test]
     fn the_same_is_counted_together_and_other_links_apart() {

@@ -12,7 +12,7 @@ mod owner;
 pub use crate::metering::Use;
 pub use guests::Lendable;
 
-use crate::activity::{Activity, Tally};
+use crate::activity::{Activity, Tally, for_user};
 use crate::cage::{Bars, Cage, Way, means_same};
 use crate::confined::Confined;
 use crate::control::{self, Pulse, tell, tell_with, turn_away};
@@ -856,6 +856,12 @@ impl Service {
                 Err(_) => session.link.close(),
             },
             Ok(ToExecutor::Beat) => {}
+            // A user that sends requests and reads no answers would fill the memory with them.
+            Ok(ToExecutor::Status) if session.link.is_blocked() => session.link.close(),
+            Ok(ToExecutor::Status) => {
+                let own = self.name_of(&session.known).unwrap_or_default();
+                tell(&session.link, &FromExecutor::Status(Box::new(for_user(self.status(), &own))));
+            }
             Err(_) => session.link.close(),
         }
     }

@@ -610,6 +610,7 @@ impl Host {
             Ok(FromExecutor::Share { keep, patience: _ }) => *lock(&session.keep) = Some(keep.unwrap_or(u32::MAX)),
             Ok(FromExecutor::Waits { usage }) => *lock(&session.waits) = usage,
             Ok(FromExecutor::Closed { why }) => *lock(&session.closed) = why.as_deref().map(printable),
+            Ok(FromExecutor::Status(_)) => {} // a manager does not ask for it
             Ok(FromExecutor::Taken { request }) => session.answer(request, Answer::Taken),
             Ok(FromExecutor::Beat { stopped }) => *lock(&session.stopped) = stopped.into_iter().collect(),
             Err(_) => session.link.close(),

@@ -2,6 +2,7 @@
 
 use crate::errors::raise;
 use crate::grid::Dialler;
+use crate::hub::{ToldRow, told};
 use crate::manager::interruptibly;
 use phalanx_core::cage::Report;
 use phalanx_net::address::Address;
@@ -25,11 +26,35 @@ pub fn check_version(address: &str, theirs: &str) -> Option<String> {
     asked::check_version(&address, theirs).err()
 }
 
+/// What runs at an executor, or why there is no answer.
+#[derive(IntoPyObject)]
+pub enum Told {
+    /// As for `hub_status`.
+    Status(ToldRow),
+    /// Why there is no answer.
+    Failure(String),
+}
+
+/// Asks the executors at these addresses what runs there, as the user.
+#[pyfunction]
+pub fn ask_statuses(py: Python<'_>, addresses: Vec<String>, dialler: Dialler) -> PyResult<Vec<Told>> {
+    let (addresses, dialler) = (read(&addresses)?, dialler.read(Role::User)?);
+    let answers = interruptibly(py, move || asked::ask_statuses(&addresses, &dialler))?;
+    Ok(answers
+        .into_iter()
+        .map(|answer| answer.map_or_else(Told::Failure, |status| Told::Status(told(status))))
+        .collect())
+}
+
+fn read(addresses: &[String]) -> PyResult<Vec<Address>> {
+    let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
+    addresses.map_err(|error| raise("RecruitError", error))
+}
+
 /// Asks the executors at these addresses, as the user.
 #[pyfunction]
 pub fn ask_executors(py: Python<'_>, addresses: Vec<String>, dialler: Dialler) -> PyResult<Vec<Answer>> {
-    let addresses: Result<Vec<Address>, _> = addresses.iter().map(|text| text.parse()).collect();
-    let addresses = addresses.map_err(|error| raise("RecruitError", error))?;
+    let addresses = read(&addresses)?;
     let dialler = dialler.read(Role::User)?;
     let answers = interruptibly(py, move || ask_all(&addresses, &dialler))?;
     let told = |answer| match answer {

@@ -297,7 +297,7 @@ pub fn hub_members(
 type RunningRow = (String, &'static str, Option<&'static str>, bool, u32, u64);
 /// What an executor has told, for Python: its places, those in use, what it runs, how many kinds were left out, losses, and why it is
 /// closed.
-type ToldRow = (u32, u32, Vec<RunningRow>, u32, u64, String, String);
+pub type ToldRow = (u32, u32, Vec<RunningRow>, u32, u64, String, String);
 /// An executor, for Python: its name, whether it is here, since when, and what it has told.
 type ExecutorRow = (String, bool, u64, Option<ToldRow>);
 /// A relayed link, for Python: the role and name of both ends, bytes, and seconds.
@@ -307,7 +307,8 @@ fn running(Running { user, what, level, is_relayed, count, rate }: Running) -> R
     (user, what.name(), level.map(Level::name), is_relayed, count, rate)
 }
 
-fn told(Status { capacity, used, running: all, more, lost, last_loss, closed }: Status) -> ToldRow {
+/// What an executor has told, for Python.
+pub fn told(Status { capacity, used, running: all, more, lost, last_loss, closed }: Status) -> ToldRow {
     (capacity, used, all.into_iter().map(running).collect(), more, lost, last_loss, closed)
 }
 

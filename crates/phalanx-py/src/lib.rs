@@ -107,6 +107,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(text::escape, module)?)?;
     module.add_function(wrap_pyfunction!(weights::bytes_if_alone, module)?)?;
     module.add_function(wrap_pyfunction!(asked::ask_executors, module)?)?;
+    module.add_function(wrap_pyfunction!(asked::ask_statuses, module)?)?;
     module.add_function(wrap_pyfunction!(policy::explain, module)?)?;
     module.add_function(wrap_pyfunction!(policy::weaker, module)?)?;
     module.add_function(wrap_pyfunction!(space::decode_fields, module)?)?;

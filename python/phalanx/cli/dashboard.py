@@ -8,7 +8,7 @@ import secrets
 import select
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,17 @@ import click
 
 from phalanx._grids import Joined, dialler_of, one_joined
 from phalanx.cli._examples import examples
+from phalanx.cli._grid_options import IDENTITY
 from phalanx.cli._numbers import Count
 from phalanx.cli._stopping import Stop
 from phalanx.cli._streams import is_terminal, printable
 from phalanx.dashboard import Dashboard
-from phalanx.dashboard._grid import GridSource
+from phalanx.dashboard._grid import GridSource, MachinesSource
 from phalanx.dashboard._spaces import Asked
 from phalanx.errors import PhalanxError
 from phalanx.grid import Grid
+from phalanx.hosts import is_file
+from phalanx.members import is_name
 from phalanx.space import _open
 
 #: Seconds between two looks at the keyboard and at signals.
@@ -38,10 +41,11 @@ _LONGEST, _SHORTEST = 200, 32
     epilog=examples(
         "phalanx dashboard",
         "phalanx dashboard lab --space jobs",
+        "phalanx dashboard ws7:7400",
         "phalanx dashboard lab --port 8789 --metrics-token ~/.phalanx-metrics",
     )
 )
-@click.argument("name", metavar="[GRID]", required=False)
+@click.argument("name", metavar="[GRID|HOSTS]", required=False)
 @click.option("--port", type=Count(1, _MOST_PORT), help="The port at 127.0.0.1, 1 to 65535. [default: any free one]")
 @click.option("--space", "spaces", multiple=True, metavar="ADDRESS", help="Show this space too (may be repeated).")
 @click.option("--all", "all_users", is_flag=True, help="Show the jobs of all users, for owners of the grid.")
@@ -52,9 +56,16 @@ _LONGEST, _SHORTEST = 200, 32
     metavar="FILE",
     help="A file with the token that Prometheus shows at /metrics. It is made if it is not there.",
 )
+@IDENTITY
 @click.option("--json", "as_json", is_flag=True, help="Print the link as one JSON object.")
 def dashboard(
-    name: str | None, port: int | None, spaces: tuple[str, ...], all_users: bool, token_file: Path | None, as_json: bool
+    name: str | None,
+    port: int | None,
+    spaces: tuple[str, ...],
+    all_users: bool,
+    token_file: Path | None,
+    identity: Path | None,
+    as_json: bool,
 ) -> None:
     """Serve a page that shows what a grid does, until Ctrl-C.
 
@@ -62,17 +73,26 @@ def dashboard(
     run, links and their levels, spaces, copies, jobs with their logs, losses and recoveries. It asks the hub in your
     name, over a protected link, and only while it is open. Press Enter for another link.
 
-    GRID is the only grid that you have joined, unless you name one.
+    GRID is the only grid that you have joined, unless you name one. HOSTS is a hosts file, or HOST:PORT, several with
+    commas: executors without a hub, each of which is asked itself. They have no jobs, and name no other users.
     """
-    joined = one_joined(name)
-    dialler_of(joined)  # an identity that is not good is said at once
     token = None if token_file is None else _token(token_file)
-    grid = Grid(joined.name) if spaces else None
-    watched = [Asked(it, _asks(grid, it)) for it in spaces] if grid is not None else []
-    page = Dashboard(GridSource(joined, watched, all_users=all_users), port=port or 0, token=token)
+    if name is not None and (is_file(name) or not is_name(name)):
+        if all_users:
+            raise click.UsageError("--all is about jobs, which a grid with a hub has")
+        grid = Grid(name, identity=identity)
+        grid.reach.dialler()  # an identity that is not good is said at once
+        what, source = "executors", _of_executors(grid, name, spaces)
+    elif identity is not None:
+        raise click.UsageError("--identity is for HOSTS: in a joined grid you are whom its hub knows")
+    else:
+        joined = one_joined(name)
+        dialler_of(joined)
+        what, name, source = "grid", joined.name, _of_grid(joined, spaces, all_users)
+    page = Dashboard(source, port=port or 0, token=token)
     stop = Stop()
     try:
-        _say(page, joined, as_json)
+        _say(page, what, name, as_json)
         while not stop.is_asked:
             if _enter(stop):
                 click.echo(page.link())
@@ -80,12 +100,25 @@ def dashboard(
         page.close()
 
 
-def _say(page: Dashboard, joined: Joined, as_json: bool) -> None:
+def _of_grid(joined: Joined, spaces: Iterable[str], all_users: bool) -> MachinesSource:
+    grid = Grid(joined.name) if spaces else None
+    watched = [Asked(it, _asks(grid, it)) for it in spaces] if grid is not None else []
+    return GridSource(joined, watched, all_users=all_users)
+
+
+def _of_executors(grid: Grid, name: str, spaces: Iterable[str]) -> MachinesSource:
+    from phalanx.dashboard._executors import ExecutorsSource  # dataclasses are slow to import
+
+    watched = [Asked(it, _asks(grid, it)) for it in spaces]
+    return ExecutorsSource(grid.machines, grid.reach.dialler, name, watched)
+
+
+def _say(page: Dashboard, what: str, name: str, as_json: bool) -> None:
     link = page.link()
     if as_json:
-        click.echo(json.dumps({"grid": joined.name, "address": page.address, "link": link}))
+        click.echo(json.dumps({what: name, "address": page.address, "link": link}))
         return
-    click.echo(f"the dashboard of the grid {printable(joined.name)}, for one browser:")
+    click.echo(f"the dashboard of the {what} {printable(name)}, for one browser:")
     click.echo(link)
     if is_terminal(sys.stdin):
         click.echo("Enter prints another link, Ctrl-C ends the dashboard", err=True)

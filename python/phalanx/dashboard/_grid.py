@@ -1,4 +1,4 @@
-"""What a page shows of a grid: the answers of its hub."""
+"""What a page shows of machines, and of a grid: the answers of its hub."""
 
 from __future__ import annotations
 
@@ -30,43 +30,40 @@ _SEVERAL = {"spaces": "links to spaces"}
 _FACTS = ("cores", "gpus", "python", "labels", "cage")
 
 
-class GridSource:
-    """A grid that this account has joined.
+class MachinesSource:
+    """What several machines run, and what has changed since the page was opened. It is the base of the sources that ask
+    a hub, or executors.
 
     Parameters
     ----------
-    joined
-        The grid.
+    about
+        What the page says of them.
     spaces
         Spaces that are shown.
-    all_users
-        Whether the jobs of all users are shown. Only owners of the grid may ask for them.
     """
 
     interval = 2.0
     is_here = False
 
-    def __init__(self, joined: Joined, spaces: Iterable[Asked] = (), *, all_users: bool = False) -> None:
-        self._joined, self._spaces, self._all_users = joined, [*spaces], all_users
+    def __init__(self, about: Mapping[str, str], spaces: Iterable[Asked] = ()) -> None:
+        self._about, self._spaces = dict(about), [*spaces]
         self._space_rates = Rates()
         self._events: deque[dict[str, Any]] = deque(maxlen=_MOST_EVENTS)
         self._number = 0
         self._before: dict[str, Any] | None = None
-        self._history: list[dict[str, Any]] = []
-        self._asked = float("-inf")
         self._failures: dict[str, str] = {}
+        self._history: list[dict[str, Any]] = []
 
     def read(self) -> dict[str, Any]:
-        """The parts of the page. Raises RecruitError if no hub answers."""
-        members, status = ask_members(self._joined), read_status(self._joined)
+        """The parts of the page. Raises RecruitError if nobody answers."""
+        rows, status = self.read_machines()
         self._failures = {}
-        jobs = self._try("jobs", self._read_jobs, [])
-        rows = _members(members, status)
+        jobs = self._try("jobs", self.read_jobs, [])
         now = {"members": {(it["role"], it["name"]): it for it in rows}, "jobs": {it["id"]: it for it in jobs}}
         self._note_changes(now)
         links = [*_links(status)]
         return {
-            "about": {"kind": "grid", "title": self._joined.name, "hub": self._joined.hubs[0]},
+            "about": self._about,
             "totals": _totals(rows, jobs),
             "members": rows,
             "programs": _programs(status),
@@ -75,30 +72,26 @@ class GridSource:
             "spaces": read_spaces(self._spaces, self._space_rates),
             "copies": [link for link in links if link["what"] == "copies"],
             "jobs": jobs,
-            "history": self._try("history", self._read_history, self._history),
+            "history": self._try("history", self.read_history, self._history),
             "events": [*self._events],
             "missing": [f"{part}: {why}" for part, why in self._failures.items()],
         }
 
+    def read_machines(self) -> tuple[list[dict[str, Any]], GridStatus]:
+        """The rows of the machines and other members, and what they run."""
+        raise NotImplementedError
+
+    def read_jobs(self) -> list[dict[str, Any]]:
+        """The jobs; none without a hub."""
+        return []
+
+    def read_history(self) -> list[dict[str, Any]]:
+        """What was worked before; nothing without a hub."""
+        return []
+
     def log(self, job: int, index: int, stream: str, start: int) -> dict[str, Any]:
-        """What a process of a job has written from a byte on, as far as it is known now."""
-        at = JobsAt(self._joined)
-        found, word = at.log(job, index, stream == "err", start)
-        if isinstance(found, dict):  # all of it, or what the hub keeps it as
-            content = here(found)
-            if content is None:
-                return {
-                    "text": "",
-                    "next": start,
-                    "state": f"too long for this page; phalanx logs {job}.{index} prints it",
-                }
-            found = content[start:]
-        part = found[:_MOST_LOG]
-        if len(found) > len(part):
-            part = part[: part.rfind(b"\n") + 1] or part  # whole lines, so that no character is cut
-        lines = _native.escape(part).decode("utf-8", "replace")
-        state = "goes on" if word == "part" or len(found) > len(part) else word
-        return {"text": lines, "next": start + len(part), "state": state}
+        """What a process of a job has written from a byte on. Raises PhalanxError: without a hub there are no jobs."""
+        raise PhalanxError("there is no hub, which has jobs and their logs")
 
     def close(self) -> None:
         """Nothing is held."""
@@ -110,30 +103,6 @@ class GridSource:
         except PhalanxError as error:
             self._failures[part] = str(error)
             return otherwise
-
-    def _read_jobs(self) -> list[dict[str, Any]]:
-        taken = ("id", "state", "user", "name", "submitted", "counts", "first", "last", "why")
-        rows = islice(JobsAt(self._joined).jobs(self._all_users), _MOST_JOBS)
-        return [{**{key: row.get(key) for key in taken}, "command": " ".join(row["command"])} for row in rows]
-
-    def _read_history(self) -> list[dict[str, Any]]:
-        """Hours that users have used and machines have offered, of the last days."""
-        if time.monotonic() - self._asked < _HISTORY:
-            return self._history
-        today = int(time.time()) // (24 * 3600)
-        rows = _native.hub_history(*dialler_of(self._joined), today - _DAYS + 1)
-        self._asked = time.monotonic()
-        used: Counter[str] = Counter()
-        offered: Counter[str] = Counter()
-        for _, machine, milliseconds, all_of in rows:
-            offered[machine] += milliseconds
-            for user, _, places, *_ in all_of:
-                used[user] += places
-        self._history = [
-            *({"who": user, "what": "used", "hours": ms / 3.6e6} for user, ms in used.most_common(50)),
-            *({"who": machine, "what": "offered", "hours": ms / 3.6e6} for machine, ms in offered.most_common(50)),
-        ]
-        return self._history
 
     def _note_changes(self, now: dict[str, Any]) -> None:
         """Notes what differs from the last reading: losses and recoveries of members, and ends of jobs."""
@@ -157,6 +126,75 @@ class GridSource:
             {"number": self._number, "at": at, "what": what, "interpreter": who, "text": text, "times": 1}
         )
         self._number += 1
+
+
+class GridSource(MachinesSource):
+    """A grid that this account has joined.
+
+    Parameters
+    ----------
+    joined
+        The grid.
+    spaces
+        Spaces that are shown.
+    all_users
+        Whether the jobs of all users are shown. Only owners of the grid may ask for them.
+    """
+
+    def __init__(self, joined: Joined, spaces: Iterable[Asked] = (), *, all_users: bool = False) -> None:
+        super().__init__({"kind": "grid", "title": joined.name, "hub": joined.hubs[0]}, spaces)
+        self._joined, self._all_users = joined, all_users
+        self._asked = float("-inf")
+
+    def read_machines(self) -> tuple[list[dict[str, Any]], GridStatus]:
+        """The members of the grid, and what its executors run."""
+        members, status = ask_members(self._joined), read_status(self._joined)
+        return _members(members, status), status
+
+    def log(self, job: int, index: int, stream: str, start: int) -> dict[str, Any]:
+        """What a process of a job has written from a byte on, as far as it is known now."""
+        at = JobsAt(self._joined)
+        found, word = at.log(job, index, stream == "err", start)
+        if isinstance(found, dict):  # all of it, or what the hub keeps it as
+            content = here(found)
+            if content is None:
+                return {
+                    "text": "",
+                    "next": start,
+                    "state": f"too long for this page; phalanx logs {job}.{index} prints it",
+                }
+            found = content[start:]
+        part = found[:_MOST_LOG]
+        if len(found) > len(part):
+            part = part[: part.rfind(b"\n") + 1] or part  # whole lines, so that no character is cut
+        lines = _native.escape(part).decode("utf-8", "replace")
+        state = "goes on" if word == "part" or len(found) > len(part) else word
+        return {"text": lines, "next": start + len(part), "state": state}
+
+    def read_jobs(self) -> list[dict[str, Any]]:
+        """The newest jobs."""
+        taken = ("id", "state", "user", "name", "submitted", "counts", "first", "last", "why")
+        rows = islice(JobsAt(self._joined).jobs(self._all_users), _MOST_JOBS)
+        return [{**{key: row.get(key) for key in taken}, "command": " ".join(row["command"])} for row in rows]
+
+    def read_history(self) -> list[dict[str, Any]]:
+        """Hours that users have used and machines have offered, of the last days."""
+        if time.monotonic() - self._asked < _HISTORY:
+            return self._history
+        today = int(time.time()) // (24 * 3600)
+        rows = _native.hub_history(*dialler_of(self._joined), today - _DAYS + 1)
+        self._asked = time.monotonic()
+        used: Counter[str] = Counter()
+        offered: Counter[str] = Counter()
+        for _, machine, milliseconds, all_of in rows:
+            offered[machine] += milliseconds
+            for user, _, places, *_ in all_of:
+                used[user] += places
+        self._history = [
+            *({"who": user, "what": "used", "hours": ms / 3.6e6} for user, ms in used.most_common(50)),
+            *({"who": machine, "what": "offered", "hours": ms / 3.6e6} for machine, ms in offered.most_common(50)),
+        ]
+        return self._history
 
 
 def _changes(known: Mapping[str, Any] | None, row: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -192,16 +230,19 @@ def _member(member: Member, told: ExecutorStatus | None) -> dict[str, Any]:
         "closed": (told.closed if told else "") or facts.get(CLOSED, ""),
         "machine": ", ".join(f"{word} {facts[word]}" for word in _FACTS if word in facts),
     }
-    if told is not None:
-        running = [f"{it.user}: {it.count} {_named(it.what, it.count)}" for it in told.running]
-        row |= {
-            "places": told.interpreters,
-            "used": told.used,
-            "running": [*running, *([f"and {told.more} more"] if told.more else [])],
-            "lost": told.lost,
-            "last_loss": told.last_loss,
-        }
-    return row
+    return row if told is None else row | running_of(told)
+
+
+def running_of(told: ExecutorStatus) -> dict[str, Any]:
+    """The part of a row about what an executor runs."""
+    running = [f"{it.user}: {it.count} {_named(it.what, it.count)}" for it in told.running]
+    return {
+        "places": told.interpreters,
+        "used": told.used,
+        "running": [*running, *([f"and {told.more} more"] if told.more else [])],
+        "lost": told.lost,
+        "last_loss": told.last_loss,
+    }
 
 
 def _named(what: str, count: int) -> str:

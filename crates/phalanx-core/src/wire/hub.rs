@@ -395,6 +395,9 @@ impl What {
     }
 }
 
+/// The name of all users whom a member does not name. No user can be called so, because of the space.
+pub const OTHER_USERS: &str = "other users";
+
 /// So many of what one user has at an executor, with links of the same kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {

@@ -1,5 +1,6 @@
 //! The messages of each conversation. Bulk data (code, tokens, an error) is in the frame's body.
 
+use super::hub::Status;
 use super::machines::{Kind, Usage};
 use super::{News, Shape};
 use crate::cage::Report as CageReport;
@@ -145,6 +146,8 @@ pub enum ToExecutor {
     News(News),
     /// Heartbeat of the user.
     Beat,
+    /// Tell what runs here.
+    Status,
 }
 
 /// From an executor to a user's manager, on the control link.
@@ -179,4 +182,6 @@ pub enum FromExecutor {
     Waits { usage: Option<Usage> },
     /// The machine is closed for everybody, and why: its interpreters are taken, and requests are refused. `None`: it is open again.
     Closed { why: Option<String> },
+    /// What runs here. Other users than the one that asks are called [`super::hub::OTHER_USERS`].
+    Status(Box<Status>),
 }

@@ -52,6 +52,7 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
             | FromExecutor::News(_)
             | FromExecutor::Waits { .. }
             | FromExecutor::Closed { .. }
+            | FromExecutor::Status(_)
             | FromExecutor::Beat { .. } => {}
         };
         reader.poll(Duration::from_millis(100), &mut on_frame).unwrap();

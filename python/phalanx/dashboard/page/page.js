@@ -390,7 +390,7 @@ function take(changed) {
   Object.assign(parts, changed);
   if (!parts.about) return tell(parts.failure ?? "waiting for figures", "bad");
   if (!Object.keys(tables).length) begin(parts.about.kind);
-  const name = parts.about.kind === "grid" ? `grid ${parts.about.title}` : `${parts.about.title} (process ${parts.about.pid})`;
+  const name = parts.about.kind === "grid" ? `${parts.about.hub ? "grid" : "executors"} ${parts.about.title}` : `${parts.about.title} (process ${parts.about.pid})`;
   write(get("title"), name);
   document.title = `${name} – phalanx`;
   for (const [part, value] of Object.entries(changed)) {
