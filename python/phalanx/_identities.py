@@ -127,8 +127,8 @@ def read_private(file: Path, what: str, advice: str, *, own: bool = False) -> st
     """The text of a file with a private key.
 
     Raises IdentityError if there is none, and if other users of this machine may read or change it. The error says
-    ``what`` is not there and gives the ``advice``. ``own``: the file must be this account's, because its author decides
-    what this process does.
+    ``what`` is not there and gives the ``advice``. ``own``: the file must be this account's, or root's, as secrets of
+    Kubernetes are, because its author decides what this process does.
     """
     try:
         with file.open(encoding="ascii") as opened:
@@ -136,7 +136,7 @@ def read_private(file: Path, what: str, advice: str, *, own: bool = False) -> st
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise IdentityError(f"no {what} in {file} ({why}); {advice}") from None
-    if os.name == "posix" and own and found.st_uid != os.geteuid():
+    if os.name == "posix" and own and found.st_uid not in (0, os.geteuid()):
         raise IdentityError(f"{file} is the {what} of another account (number {found.st_uid}); {advice}")
     if os.name == "posix" and found.st_uid == os.geteuid() and found.st_mode & 0o077:
         raise IdentityError(
