@@ -185,6 +185,7 @@ class Manager:
         show: tuple[Callable[[list[tuple[str, int, bytes]]], None], bool] | None,
         gives: bool,
         tell: Callable[[str], None] | None = None,
+        memory: int | None = None,
     ) -> Manager: ...
     @property
     def interpreters(self) -> int: ...

@@ -207,7 +207,7 @@ class Grid:
         ----------
         **options
             ``contract``, ``patience``, ``journal``, ``initializer``, ``initargs``, ``output``, ``delegate``, ``needs``,
-            ``packages`` and ``wait``, as for :class:`phalanx.Manager`, which also tells what is raised.
+            ``packages``, ``wait`` and ``memory``, as for :class:`phalanx.Manager`, which also tells what is raised.
 
         Returns
         -------

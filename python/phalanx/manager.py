@@ -40,7 +40,7 @@ from phalanx.hosts import COMMAND, PYTHON, Hosts, Lan
 from phalanx.lan import LanHosts
 from phalanx.pilots import Pilot
 from phalanx.pilots._lending import lent, returned_on_error
-from phalanx.requirements import Needs
+from phalanx.requirements import Needs, read_limit
 from phalanx.security import Rules, leads_elsewhere
 from phalanx.skeletons import Program, Skeleton, name_of
 from phalanx.words import DELEGATES, SERVICES_OF, Delegate, Policy, StrPath, check_word
@@ -93,6 +93,7 @@ class ManagerOptions(TypedDict, total=False):
     wait: float
     dashboard: bool | int
     traces: bool
+    memory: int | str | None
 
 
 class MapOptions(TypedDict, total=False):
@@ -162,11 +163,17 @@ class Manager(Executor):
         Whether one OpenTelemetry trace is sent when the manager is closed: a span of the program, and one of each run
         (the last 64). It goes to the tracer provider of the program, or else by OTLP over HTTP to where
         ``OTEL_EXPORTER_OTLP_ENDPOINT`` says. Needs ``phalanx-grid[traces]``.
+    memory
+        The most memory that each interpreter may use, with the processes that it starts: bytes, or a text like
+        ``"2 GB"``, at least 64 MB. An interpreter that uses more is ended and replaced, and its task is fired again,
+        as after a crash. The errors say how much it used. What an executor gives to each interpreter may be less. On
+        Linux only. By default, there is no limit but that of each machine.
 
     Raises
     ------
     ContractError
-        The machines cannot meet the contract, or needs are given for machines that are no joined grid.
+        The machines cannot meet the contract, needs are given for machines that are no joined grid, or ``memory`` is
+        no amount of memory.
     RecruitError
         No interpreter can be recruited, or no member has what is needed. The error says what each one lacks.
     IdentityError
@@ -203,11 +210,13 @@ class Manager(Executor):
         wait: float = 0.0,
         dashboard: bool | int = False,
         traces: bool = False,
+        memory: int | str | None = None,
     ) -> None:
         if contract is not None and not isinstance(contract, ParDegree | Throughput | Deadline):
             raise ContractError(
                 f"{contract!r} is no contract: write px.ParDegree(n), px.Throughput(rate) or px.Deadline(seconds)"
             )
+        limit = None if memory is None else read_limit(memory)
         pilot = where if isinstance(where, Pilot) and not where.is_started else None
         where, self._return = lent(where, interpreters_of(contract))
         if delegate is not None:
@@ -257,6 +266,7 @@ class Manager(Executor):
             show=show,
             gives=delegate is not None,
             tell=_log.warning if addresses is not None else None,
+            memory=limit,
         )
         if pilot is not None:
             pilot._follow(native)

@@ -15,6 +15,8 @@ from phalanx.words import CAGES, Cage
 _MOST = 16
 #: An amount of memory: MB, GB and TB count in powers of 1000, MiB, GiB and TiB in powers of 1024.
 _MEMORY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(?:([KMGT])(i?)B?)?B?", re.IGNORECASE)
+#: Least memory of an interpreter that is limited, in bytes. An interpreter that fires nothing has about 30 MB.
+_LEAST_LIMIT = 64_000_000
 #: Longest list of labels of a machine, in characters: that of a fact.
 _LONGEST = 200
 
@@ -225,6 +227,16 @@ def read_memory(memory: object) -> int:
     number, unit, binary = found.groups()
     size = (1024 if binary else 1000) ** ("KMGT".index(unit.upper()) + 1) if unit else 1
     return _number("memory", math.ceil(float(number) * size))
+
+
+def read_limit(memory: object) -> int:
+    """The bytes that an interpreter may use. Raises ContractError if none could work with so few."""
+    limit = read_memory(memory)
+    if limit < _LEAST_LIMIT:
+        raise ContractError(
+            f"memory={memory!r:.40} is too little: an interpreter alone needs about 30 MB, so give it 64 MB or more"
+        )
+    return limit
 
 
 def _words(name: str, what: str, given: object) -> tuple[str, ...]:

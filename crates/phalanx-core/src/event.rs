@@ -55,12 +55,15 @@ pub enum Cause {
     Closed { why: String },
     /// The manager has ended it, because a task there was to be stopped. No other task is blamed.
     Stopped { why: String },
+    /// It used more memory than the program allows each interpreter, and was ended. The task that it was firing is
+    /// suspect.
+    Exceeded { why: String },
 }
 
 impl Cause {
     /// Whether the task that it was firing is to blame, as far as is known.
     pub fn accuses(&self) -> bool {
-        matches!(self, Cause::Died { .. } | Cause::Protocol { .. })
+        matches!(self, Cause::Died { .. } | Cause::Protocol { .. } | Cause::Exceeded { .. })
     }
 
     /// Whether its executor has ended it, for reasons that the task has no part in.
@@ -78,7 +81,7 @@ impl std::fmt::Display for Cause {
             Cause::Silent { milliseconds } => write!(f, "silent for {milliseconds} ms (frozen, or cut off)"),
             Cause::Attacked => write!(f, "was cut off: what arrived is not what the other end sent"),
             Cause::Protocol { what } => write!(f, "broke the protocol: {what}"),
-            Cause::Stopped { why } => write!(f, "was ended: {why}"),
+            Cause::Stopped { why } | Cause::Exceeded { why } => write!(f, "was ended: {why}"),
             Cause::Closed { why } => write!(f, "was ended, because its machine is closed: {why}"),
         }
     }

@@ -4,7 +4,7 @@
 use crate::dialler::Dialler;
 use crate::local::ThisMachine;
 use crate::recruit::{RecruitError, Source, Start};
-use crate::remote::Executors;
+use crate::remote::{Asks, Executors};
 use phalanx_core::hub::Needs;
 use phalanx_core::level::Policy;
 use phalanx_net::address::Address;
@@ -38,7 +38,8 @@ pub fn connect(
     match place {
         Place::ThisMachine => Ok(Box::new(ThisMachine::new(&policy, start)?)),
         Place::Executors { addresses, grid, dialler, program } => {
-            Ok(Box::new(Executors::connect((addresses, grid), (&dialler, program), policy, start.python, asked)?))
+            let asks = Asks { program, memory: start.memory };
+            Ok(Box::new(Executors::connect((addresses, grid), (&dialler, asks), policy, start.python, asked)?))
         }
     }
 }

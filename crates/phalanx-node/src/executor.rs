@@ -35,6 +35,7 @@ use crate::transfer::{Exports, Service as Transfers, most_open};
 use crate::worked::Work;
 use guests::Guests;
 use owner::Owner;
+use phalanx_core::event::Cause;
 use phalanx_core::level::{Level, LevelSet, Levels, Mark, Policy};
 use phalanx_core::voluntary::Rules;
 use phalanx_core::wire::hub::{GuestState, Status, Terms as GuestTerms, What, Worked};
@@ -395,6 +396,15 @@ struct Started {
     level: Level,
     /// The place, given back when this is dropped.
     _place: Box<dyn Any + Send>,
+}
+
+/// How an interpreter has ended, in words that go on a sentence about it.
+fn how(cause: Cause) -> String {
+    match cause {
+        Cause::Died { how } => how,
+        Cause::Exceeded { why } => format!("ended: {why}"),
+        cause => cause.to_string(),
+    }
 }
 
 /// The advice for a certificate that ends soon or has ended.
@@ -847,8 +857,8 @@ impl Service {
 
     fn on_frame(&self, session: &Session, news: &mut Exchange, frame: Frame) {
         match decode(&frame.header) {
-            Ok(ToExecutor::Recruit { request, levels, program, waits }) => {
-                self.recruit(session, request, levels, program, waits);
+            Ok(ToExecutor::Recruit { request, levels, program, waits, memory }) => {
+                self.recruit(session, request, levels, program, memory, waits);
             }
             Ok(ToExecutor::Release { request }) => self.release(session, request),
             Ok(ToExecutor::News(message)) => match news.hear(message, &frame.body) {
@@ -867,7 +877,15 @@ impl Service {
     }
 
     /// Starts an interpreter, at once or as soon as a place is free.
-    fn recruit(&self, session: &Session, number: u32, levels: Levels, program: [u8; 16], waits: bool) {
+    fn recruit(
+        &self,
+        session: &Session,
+        number: u32,
+        levels: Levels,
+        program: [u8; 16],
+        memory: Option<u64>,
+        waits: bool,
+    ) {
         if let Some(why) = self.common.places.closed() {
             // A manager that sends requests and reads no answers would fill the memory with them.
             return if session.link.is_blocked() {
@@ -885,7 +903,7 @@ impl Service {
         match checked {
             Ok(entered) => {
                 let (session, since) = (session.number, Instant::now());
-                self.common.places.request(Request { session, number, holder, levels, waits, since, entered });
+                self.common.places.request(Request { session, number, holder, levels, memory, waits, since, entered });
             }
             // A manager that sends requests and reads no answers would fill the memory with them.
             Err(_) if session.link.is_blocked() => return session.link.close(),
@@ -947,7 +965,7 @@ impl Service {
 
     fn start(&self, session: &Session, given: Given) {
         let (request, place) = given.into_parts();
-        match self.start_process(session, request.number, request.levels, place) {
+        match self.start_process(session, request.number, request.levels, request.memory, place) {
             Ok((token, certificate)) => {
                 let message = FromExecutor::Recruited { request: request.number, token };
                 session.link.queue(Mark::None, encode(&message, certificate.len() as u64), vec![certificate.into()]);
@@ -967,6 +985,7 @@ impl Service {
         session: &Session,
         request: u32,
         levels: Levels,
+        memory: Option<u64>,
         place: Box<dyn Any + Send>,
     ) -> io::Result<(Token, Vec<u8>)> {
         if lock(&session.interpreters).contains_key(&request) {
@@ -978,7 +997,7 @@ impl Service {
         let token = random_token();
         let (machine, said) = (self.member.name.clone(), Preamble::Data { token }.bound());
         let papers = Some(Papers::new(&own, &session.certificate, &session.shown));
-        let bars = session.bars(&self.options.cage)?;
+        let bars = session.bars(&self.options.cage)?.with_memory(memory)?;
         let (opened, account) = (bars.opened(), bars.account());
         let begin = Begin { machine, path: Vec::new(), opened, account, levels, said, secrets, papers };
         let process = Process::start(&self.options.command, &begin, Some(&bars))?;
@@ -995,20 +1014,21 @@ impl Service {
     /// Ends an interpreter, or withdraws the request for it. Does nothing if it has ended before.
     fn release(&self, session: &Session, request: u32) {
         match self.end(session, request) {
-            Some(how) => tell(&session.link, &FromExecutor::Ended { request, how }),
+            Some(Cause::Exceeded { why }) => tell(&session.link, &FromExecutor::Exceeded { request, why }),
+            Some(cause) => tell(&session.link, &FromExecutor::Ended { request, how: how(cause) }),
             None => drop(self.common.places.withdraw(session.number, request)),
         }
     }
 
     /// Ends an interpreter and gives its place back. Returns how it ended.
-    fn end(&self, session: &Session, request: u32) -> Option<String> {
+    fn end(&self, session: &Session, request: u32) -> Option<Cause> {
         let started = lock(&session.interpreters).remove(&request)?;
         lock(&self.common.expecting).remove(&started.token);
         started.metered.look();
-        let how = lock(&started.process).end();
+        let cause = lock(&started.process).end();
         // A manager may release an interpreter that has died before this executor has noticed. So the way of the end tells losses apart.
-        session.activity.note_end(&session.user, &how);
-        Some(how)
+        session.activity.note_end(&session.user, &how(cause.clone()));
+        Some(cause)
     }
 
     /// Frees the places of interpreters that ended by themselves. Their user notices it on the data link.

@@ -10,8 +10,11 @@ use crate::delegated::{self, Papers};
 use crate::ending::{self, Before};
 #[cfg(target_os = "linux")]
 use crate::keeper::Keeper;
+#[cfg(target_os = "linux")]
+use crate::limits::{Own, Watched, Why};
 use crate::printing::{self, Printing, open_standard_streams};
 use bytes::Bytes;
+use phalanx_core::event::Cause;
 use phalanx_core::level::Levels;
 use phalanx_core::wire::MAX_BODY;
 use phalanx_core::wire::machines::Kind;
@@ -85,7 +88,10 @@ pub struct Process {
     tether: Socket,
     before: Before,
     /// How the interpreter ended, once [`Process::end`] was called.
-    end: Option<String>,
+    end: Option<Cause>,
+    /// The watch over its memory. `None`: nothing limits it, or its keeper does.
+    #[cfg(target_os = "linux")]
+    watched: Option<Arc<Watched>>,
 }
 
 /// Whose child the interpreter is.
@@ -139,18 +145,23 @@ impl Started {
     }
 
     /// Ends the interpreter and what it has started. Returns how it ended.
-    fn end(&mut self, before: Before) -> String {
-        match self {
+    fn end(&mut self, before: Before) -> Cause {
+        let how = match self {
             Started::Here(child) => {
                 end_group(child.id());
                 ending::wait(child, before)
             }
             #[cfg(target_os = "linux")]
             Started::Kept(keeper, process) => match keeper.end().iter().find(|ended| ended.process == *process) {
-                Some(ended) => keeper.reason().unwrap_or_else(|| ending::tell(ended.status, ended.resident, before)),
+                Some(ended) => match keeper.why() {
+                    Some(Why::Program(why)) => return Cause::Exceeded { why },
+                    Some(Why::Machine(why)) => why,
+                    None => ending::tell(ended.status, ended.resident, before),
+                },
                 None => "its keeper was ended".to_owned(),
             },
-        }
+        };
+        Cause::Died { how }
     }
 }
 
@@ -178,7 +189,14 @@ impl Process {
         let before = Before::now();
         let started = Started::start(command, bars)?;
         // held from here on, so that the child is ended if anything fails
-        let process = Process { started, tether, before, end: None };
+        let process = Process {
+            started,
+            tether,
+            before,
+            end: None,
+            #[cfg(target_os = "linux")]
+            watched: None,
+        };
         let bytes = Zeroizing::new(postcard::to_stdvec(begin).map_err(io::Error::other)?);
         (&process.tether).write_all(&(bytes.len() as u32).to_le_bytes())?;
         (&process.tether).write_all(&bytes)?;
@@ -188,6 +206,12 @@ impl Process {
     /// Passes the interpreter its data link.
     pub fn give(&self, data: &Socket) -> io::Result<()> {
         self.tether.send_socket(data)
+    }
+
+    /// Lets the watch end the interpreter, which is a child of this process, when it uses too much memory.
+    #[cfg(target_os = "linux")]
+    pub fn watch(&mut self, own: &Own) {
+        self.watched = own.watch(self.number());
     }
 
     /// Whether the interpreter has ended by itself.
@@ -218,11 +242,16 @@ impl Process {
     }
 
     /// Ends the interpreter, and what it has started, at once. Returns how it ended, even if it had ended before.
-    pub fn end(&mut self) -> String {
-        if self.end.is_none() {
-            self.end = Some(self.started.end(self.before));
+    pub fn end(&mut self) -> Cause {
+        if let Some(cause) = &self.end {
+            return cause.clone();
         }
-        self.end.clone().unwrap_or_default()
+        #[cfg(target_os = "linux")]
+        let exceeded = self.watched.take().and_then(|watched| watched.leave());
+        let cause = self.started.end(self.before);
+        #[cfg(target_os = "linux")]
+        let cause = exceeded.map_or(cause, |why| Cause::Exceeded { why });
+        self.end.insert(cause).clone()
     }
 
     /// The output that an ended interpreter printed and did not send. Only the user's own process may read it. An executor must

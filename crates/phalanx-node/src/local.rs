@@ -1,6 +1,8 @@
 //! Interpreters on this machine: children of the user's own process.
 
 use crate::interpreter::{Begin, Process, Secrets};
+#[cfg(target_os = "linux")]
+use crate::limits::Own;
 use crate::recruit::{Hold, Recruit, RecruitError, Source, Start};
 use bytes::Bytes;
 use phalanx_core::event::Cause;
@@ -12,6 +14,8 @@ use phalanx_net::identity::{KeyedCertificate, Role};
 use phalanx_net::link::Link;
 use phalanx_net::socket::Socket;
 use phalanx_net::tls::choose_ahead;
+#[cfg(target_os = "linux")]
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The machine name that users see for these interpreters.
@@ -20,6 +24,9 @@ const MACHINE: &str = "this-machine";
 const START_PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct ThisMachine {
+    /// The watch over the memory of the interpreters. `None`: nothing limits it.
+    #[cfg(target_os = "linux")]
+    memory: Option<Arc<Own>>,
     agreed: Agreed,
     start: Start,
     /// The manager's certificate, for links with a handshake.
@@ -30,7 +37,28 @@ impl ThisMachine {
     pub fn new(policy: &Policy, start: Start) -> Result<ThisMachine, RecruitError> {
         let place = policy.place(None, Role::Executor.name());
         let agreed = policy.agree(&place, [LevelSet::EVERY; 3])?;
-        Ok(ThisMachine { agreed, start, own: KeyedCertificate::ephemeral()? })
+        #[cfg(not(target_os = "linux"))]
+        if start.memory.is_some() {
+            let why = "this system does not tell how much memory an interpreter uses: leave memory= out, or use Linux";
+            return Err(RecruitError::Unreachable(why.to_owned()));
+        }
+        #[cfg(target_os = "linux")]
+        let memory = start.memory.map(Own::begin).transpose()?;
+        Ok(ThisMachine {
+            #[cfg(target_os = "linux")]
+            memory,
+            agreed,
+            start,
+            own: KeyedCertificate::ephemeral()?,
+        })
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl ThisMachine {
+    fn watched(&self, mut process: Process) -> Process {
+        self.memory.iter().for_each(|memory| process.watch(memory));
+        process
     }
 }
 
@@ -40,7 +68,7 @@ impl Hold for Process {
     }
 
     fn cause(&mut self) -> Cause {
-        Cause::Died { how: Process::end(self) }
+        Process::end(self)
     }
 
     fn has_ended(&self) -> bool {
@@ -68,6 +96,8 @@ impl Source for ThisMachine {
         let (machine, path, said) = (MACHINE.to_owned(), self.start.path.clone(), Vec::new());
         let begin = Begin { machine, path, opened: None, account: None, levels, said, secrets, papers: None };
         let process = Process::start(&self.start.command, &begin, None)?;
+        #[cfg(target_os = "linux")]
+        let process = self.watched(process);
         let (mut data, child_end) = Socket::pair()?;
         process.give(&child_end)?;
         drop(child_end);

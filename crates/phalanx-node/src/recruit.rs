@@ -16,7 +16,7 @@ use thiserror::Error;
 /// Time for which a delegation is good. While the program runs, it is renewed after a third of this time.
 pub const LASTS: Duration = Duration::from_secs(3600);
 
-/// How to start an interpreter on this machine.
+/// How to start an interpreter.
 #[derive(Debug, Clone)]
 pub struct Start {
     /// The Python executable and its arguments.
@@ -25,6 +25,9 @@ pub struct Start {
     pub path: Vec<String>,
     /// Python's version, like `3.11`.
     pub python: String,
+    /// The bytes of memory that each interpreter may use, with what it starts, here and at executors. `None`: no limit but that of its
+    /// machine.
+    pub memory: Option<u64>,
 }
 
 /// Why no interpreter can be recruited.

@@ -53,9 +53,18 @@ const TRIED_AGAIN: Duration = Duration::from_secs(10);
 pub struct Executors {
     hosts: Arc<Hosts>,
     next_request: AtomicU32,
-    program: [u8; 16],
+    asks: Asks,
     /// Held while a thread decides which executor to ask next.
     choosing: Mutex<()>,
+}
+
+/// What each request for an interpreter says.
+#[derive(Debug, Clone, Copy)]
+pub struct Asks {
+    /// The token of the user's program.
+    pub program: [u8; 16],
+    /// The bytes of memory that the interpreter may use. `None`: what the machine gives.
+    pub memory: Option<u64>,
 }
 
 /// The executors, which may come and go.
@@ -162,6 +171,7 @@ enum Answer {
     Recruited { token: [u8; 16], certificate: Vec<u8> },
     Refused { reason: String },
     Ended { how: String },
+    Exceeded { why: String },
     Taken,
 }
 
@@ -183,7 +193,7 @@ impl Executors {
     /// and again. Returns an error if they cannot meet the contract `asked`.
     pub fn connect(
         (addresses, grid): (Vec<Address>, Option<(String, Needs)>),
-        (dialler, program): (&Dialler, [u8; 16]),
+        (dialler, asks): (&Dialler, Asks),
         policy: Policy,
         python: String,
         asked: Option<u32>,
@@ -196,7 +206,7 @@ impl Executors {
             reaching.into_iter().map(|thread| thread.join().expect("reaching a host does not panic")).collect()
         });
         let hosts = Arc::new(Hosts { all: Mutex::new(all), ..Hosts::default() });
-        let executors = Executors { hosts, program, next_request: AtomicU32::new(1), choosing: Mutex::new(()) };
+        let executors = Executors { hosts, asks, next_request: AtomicU32::new(1), choosing: Mutex::new(()) };
         executors.check_contract(asked, &reached)?;
         if let Some((grid, needs)) = grid {
             let (hosts, watch) = (executors.hosts.clone(), watch(&grid, &needs)?);
@@ -264,7 +274,7 @@ impl Source for Executors {
             let mut untried: Vec<_> = hosts.iter().filter(answers).collect();
             while let Some(host) = self.choose(&mut untried) {
                 let request = self.next_request.fetch_add(1, Ordering::Relaxed);
-                match host.recruit(id, request, self.program, *waits) {
+                match host.recruit(id, request, self.asks, *waits) {
                     Ok(recruit) => return Ok(recruit),
                     Err(error) => {
                         is_closed |= matches!(error, RecruitError::Closed(_));
@@ -414,7 +424,7 @@ impl Host {
         self: &Arc<Host>,
         id: InterpreterId,
         request: u32,
-        program: [u8; 16],
+        Asks { program, memory }: Asks,
         waits: bool,
     ) -> Result<Recruit, RecruitError> {
         let session = self.open().inspect_err(|_| self.count_back())?;
@@ -430,7 +440,7 @@ impl Host {
         let (host, certificate) = (self.clone(), Vec::new());
         let mut requested =
             Requested { host, session: session.clone(), request, program, certificate, answer, released: false };
-        tell(&session.link, &ToExecutor::Recruit { request, levels: agreed.levels, program, waits });
+        tell(&session.link, &ToExecutor::Recruit { request, levels: agreed.levels, program, waits, memory });
         let answer = self.await_answer(&requested.answer);
         let (token, certificate) = answer.map_err(|error| self.closed_error(&session).unwrap_or(error))?;
         let (link, reader) = self.data_link(&session, agreed.levels, token, &certificate).map_err(|error| {
@@ -454,6 +464,10 @@ impl Host {
             Ok(Answer::Ended { how }) => {
                 Err(RecruitError::Unreachable(format!("an interpreter of {} did not start: {how}", self.called)))
             }
+            Ok(Answer::Exceeded { why }) => Err(RecruitError::Unreachable(format!(
+                "an interpreter of {} did not start, and was ended: {why}",
+                self.called
+            ))),
             Ok(Answer::Refused { reason }) => {
                 Err(RecruitError::Unreachable(format!("{} gives no interpreter: {}", self.called, printable(&reason))))
             }
@@ -603,6 +617,9 @@ impl Host {
             }
             Ok(FromExecutor::Refused { request, reason }) => session.answer(request, Answer::Refused { reason }),
             Ok(FromExecutor::Ended { request, how }) => session.answer(request, Answer::Ended { how: printable(&how) }),
+            Ok(FromExecutor::Exceeded { request, why }) => {
+                session.answer(request, Answer::Exceeded { why: printable(&why) });
+            }
             Ok(FromExecutor::News(message)) => match news.borrow_mut().hear(message, &frame.body) {
                 Ok(learned) => note_unwritten(&learned),
                 Err(_) => session.link.close(),
@@ -700,6 +717,7 @@ impl Hold for Requested {
         self.end();
         match self.answer.recv_timeout(WORDS_PATIENCE) {
             Ok(Answer::Ended { how }) => Cause::Died { how },
+            Ok(Answer::Exceeded { why }) => Cause::Exceeded { why },
             Ok(Answer::Taken) => match lock(&self.session.closed).clone() {
                 Some(why) => Cause::Closed { why },
                 None => Cause::Taken,

@@ -64,9 +64,9 @@ impl Manager {
     /// contract, with at most `interpreters`. `show`: a function, and whether its lines are always whole. It is called in a
     /// thread of its own with what tasks print: a list of `(interpreter, 0 for output or 1 for errors, lines)`. `None`: output
     /// is not shown. `gives`: whether interpreters of other machines may use the spaces in code and tasks. `tell`: a function that is
-    /// called in a thread of its own with a line about what the manager waits for.
+    /// called in a thread of its own with a line about what the manager waits for. `memory`: the bytes that each interpreter may use.
     #[new]
-    #[pyo3(signature = (*, addresses, grid=None, dialler, program, interpreters, throughput, deadline, policy, command, path, python, silence, patience, journal, show, gives, tell=None))]
+    #[pyo3(signature = (*, addresses, grid=None, dialler, program, interpreters, throughput, deadline, policy, command, path, python, silence, patience, journal, show, gives, tell=None, memory=None))]
     #[expect(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -87,6 +87,7 @@ impl Manager {
         show: Option<(Py<PyAny>, bool)>,
         gives: bool,
         tell: Option<Py<PyAny>>,
+        memory: Option<u64>,
     ) -> PyResult<Manager> {
         let place = match addresses {
             None => Place::ThisMachine,
@@ -99,7 +100,7 @@ impl Manager {
             }
         };
         let policy = policy.read()?;
-        let start = Start { command, path, python };
+        let start = Start { command, path, python, memory };
         let silence = Duration::try_from_secs_f64(silence).map_err(|error| raise("ContractError", error))?;
         let goal = throughput.map(Goal::Throughput).or(deadline.map(Goal::Deadline));
         let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX / 4);

@@ -138,8 +138,9 @@ pub enum FromInterpreter {
 pub enum ToExecutor {
     /// Start an interpreter that talks to this user over a data link of these levels. `request` is the user's number
     /// for it. `program`: the token of the user's program. All models of a program share its places. `waits`: if no place
-    /// is free, other users are asked to give places back.
-    Recruit { request: u32, levels: Levels, program: [u8; 16], waits: bool },
+    /// is free, other users are asked to give places back. `memory`: the bytes that the interpreter may use at most, with
+    /// what it starts; `None`: what the machine gives.
+    Recruit { request: u32, levels: Levels, program: [u8; 16], waits: bool, memory: Option<u64> },
     /// End an interpreter at once.
     Release { request: u32 },
     /// The user's next message about revoked and renewed certificates.
@@ -184,4 +185,6 @@ pub enum FromExecutor {
     Closed { why: Option<String> },
     /// What runs here. Other users than the one that asks are called [`super::hub::OTHER_USERS`].
     Status(Box<Status>),
+    /// An interpreter was ended, because it used more memory than its request allows, and why in words.
+    Exceeded { request: u32, why: String },
 }

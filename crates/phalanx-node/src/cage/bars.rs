@@ -42,6 +42,9 @@ pub struct Bars {
     /// The limits of the programs' resources. `None`: there are no limits.
     #[cfg(target_os = "linux")]
     pub(super) limiter: Option<Arc<Limiter>>,
+    /// The bytes of memory that the program's user lets it have. `None`: what the machine gives.
+    #[cfg(target_os = "linux")]
+    pub(super) memory_of_user: Option<u64>,
     /// The folder that the processes see as `/dev/shm`, and its name. `None`: they share the machine's `/dev/shm`.
     #[cfg(target_os = "linux")]
     pub(super) memory: Option<(PathBuf, Arc<std::ffi::CString>)>,
@@ -84,6 +87,28 @@ impl Bars {
     #[cfg(target_os = "linux")]
     pub fn limiter(&self) -> Option<&Arc<Limiter>> {
         self.limiter.as_ref()
+    }
+
+    /// The same cage for a program that may have so many bytes of memory, if the machine gives as many.
+    ///
+    /// # Errors
+    ///
+    /// This machine cannot limit the memory of programs.
+    pub fn with_memory(self, memory: Option<u64>) -> io::Result<Bars> {
+        #[cfg(target_os = "linux")]
+        if memory.is_none() || self.limiter.is_some() {
+            return Ok(Bars { memory_of_user: memory, ..self });
+        }
+        match memory {
+            None => Ok(self),
+            Some(_) => Err(io::Error::other("this machine cannot limit the memory of an interpreter")),
+        }
+    }
+
+    /// The bytes of memory that the program's user lets it have. `None`: what the machine gives.
+    #[cfg(target_os = "linux")]
+    pub fn memory_of_user(&self) -> Option<u64> {
+        self.memory_of_user
     }
 
     /// Whether processes may listen, because ranks of other machines connect to them.

@@ -462,6 +462,7 @@ impl Cage {
             account: account.cloned(),
             processes: crate::threads::most_for_tasks(),
             limiter: self.limiter.clone(),
+            memory_of_user: None,
             view: view.map(Arc::new),
         })
     }

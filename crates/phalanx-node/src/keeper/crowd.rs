@@ -6,7 +6,7 @@
 
 use super::is_readable;
 use crate::ending;
-use crate::limits::Reason;
+use crate::limits::{Reason, Why};
 use phalanx_net::sync::lock;
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -69,9 +69,9 @@ fn end_largest(account: u32, most: u64) -> bool {
     let largest = sizes.into_iter().max_by_key(|(size, _)| *size).filter(|(size, _)| *size >= least);
     let Some((size, (keeper, socket, reason))) = largest else { return false };
     let Ok(ended) = pidfd_open(keeper, PidfdFlags::empty()) else { return true };
-    reason.give(format!(
+    reason.give(Why::Machine(format!(
         "ended, because its program had {size} processes and threads, and left none to others of this machine"
-    ));
+    )));
     let _ = shutdown(&*socket, Shutdown::Write); // the same as when its owner drops the keeper
     drop(socket);
     is_readable(&ended, Instant::now() + PATIENCE)

@@ -16,7 +16,7 @@ pub use watch::close_all_but;
 use crate::cage::Bars;
 use crate::cgroups::Group;
 use crate::ending;
-use crate::limits::{Limiter, Reason};
+use crate::limits::{Limiter, Program, Reason, Why};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
@@ -53,6 +53,8 @@ pub struct Keeper {
     /// The control group. It is removed when it is dropped, after the end of the program. `None`: the system has no control groups for this
     /// account.
     group: Option<(Arc<Limiter>, Group)>,
+    /// The bytes of memory that its user lets it have. `None`: what the machine gives.
+    memory: Option<u64>,
 }
 
 /// The end of a process of the program.
@@ -98,8 +100,8 @@ impl Keeper {
         if let Some(most) = bars.processes().filter(|_| account != 0) {
             crowd::make_room(account, most);
         }
-        let limiter = bars.limiter();
-        let group = limiter.map(|limiter| limiter.group(places)).transpose()?.flatten();
+        let (limiter, memory) = (bars.limiter(), bars.memory_of_user());
+        let group = limiter.map(|limiter| limiter.group(places, memory)).transpose()?.flatten();
         let entries = group.as_ref().map_or_else(Vec::new, Group::entries);
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let (reports, report) = nursery::pipe()?;
@@ -115,10 +117,11 @@ impl Keeper {
         let reason = Reason::default();
         crowd::note(process, &socket, account, reason.clone());
         if let Some(limiter) = limiter {
-            limiter.watch(process, &socket, bars.folders(), places, reason.clone());
+            let (keeper, socket, folders) = (process, Arc::downgrade(&socket), bars.folders());
+            limiter.watch(Program { keeper, socket, folders, places: places as u64, memory, reason: reason.clone() });
         }
         let group = limiter.cloned().zip(group);
-        let keeper = Keeper { socket, process, is_over: false, reason, group };
+        let keeper = Keeper { socket, process, is_over: false, reason, group, memory };
         let started = nursery::read(reports, commands.len())?;
         // The keeper reaps no process before the order to go on, so that no number is reused before its pidfd is open.
         let begun = |started: io::Result<u32>| {
@@ -134,7 +137,13 @@ impl Keeper {
 
     /// The reason, for people, if the program was ended to make room for others, or for a limit. `None`: it was not.
     pub fn reason(&self) -> Option<String> {
-        self.reason.words().or_else(|| self.group.as_ref().and_then(|(limiter, group)| limiter.why(group)))
+        self.why().map(Why::words)
+    }
+
+    /// The same, with whose limit it was.
+    pub fn why(&self) -> Option<Why> {
+        let of_kernel = || self.group.as_ref().and_then(|(limiter, group)| limiter.why(group, self.memory));
+        self.reason.why().or_else(of_kernel)
     }
 
     /// For people: a limit that the program has met, and that has not ended it. `None`: there is none.

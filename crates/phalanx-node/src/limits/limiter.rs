@@ -1,15 +1,13 @@
 //! The limits of an executor, and how they are enforced.
 
-use super::program::{Program, Reason};
+use super::program::{Program, Why};
 use super::said::Limits;
 use crate::cgroups::{Bounds, Controller, Group, Groups};
 use phalanx_net::sync::lock;
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Condvar, Mutex};
 use std::thread;
 
 /// Processes and threads that a program may have, for each of its places, where the owner says nothing.
@@ -46,15 +44,15 @@ impl Limiter {
         self.groups.as_ref().is_ok_and(|groups| groups.bound(controller))
     }
 
-    /// Makes the group of a program with so many places. `None`: the kernel enforces nothing here.
+    /// Makes the group of a program with so many places, which may have so much memory. `None`: the kernel enforces nothing here.
     ///
     /// # Errors
     /// The system refuses.
-    pub fn group(&self, places: usize) -> io::Result<Option<Group>> {
+    pub fn group(&self, places: usize, memory: Option<u64>) -> io::Result<Option<Group>> {
         let Ok(groups) = &self.groups else { return Ok(None) };
         let places = places as u64;
         let bounds = Bounds {
-            memory: self.memory_of(places),
+            memory: self.memory_of(places).into_iter().chain(memory).min(),
             processes: Some(self.processes_of(places).unwrap_or(MOST_PROCESSES * places)),
             ..Bounds::default()
         };
@@ -73,22 +71,22 @@ impl Limiter {
     }
 
     /// Watches a program until its keeper's socket is gone.
-    pub fn watch(&self, keeper: Pid, socket: &Arc<OwnedFd>, folders: Vec<PathBuf>, places: usize, reason: Reason) {
-        let program = Program { keeper, socket: Arc::downgrade(socket), folders, places: places as u64, reason };
+    pub fn watch(&self, program: Program) {
         lock(&self.programs).push(program);
         self.changed.notify_all();
     }
 
-    /// Why a process of the group was killed, if the kernel did it for a limit.
-    pub fn why(&self, group: &Group) -> Option<String> {
+    /// Why a process of the group was killed, if the kernel did it for a limit. `memory`: the limit that the program's user has set.
+    pub fn why(&self, group: &Group, memory: Option<u64>) -> Option<Why> {
         Some(match group.ran_out()? {
-            Some(own) => too_much(own),
+            Some(bound) if Some(bound) == memory => Why::Program(beyond(None, bound)),
+            Some(bound) => Why::Machine(too_much(bound)),
             None => {
                 let most = group.peak().map_or_else(String::new, |peak| format!(" (it had {})", bytes(peak)));
                 let all = self.limits.memory.map_or_else(|| "memory".to_owned(), bytes);
-                format!(
+                Why::Machine(format!(
                     "ended, because all programs together used the {all} that their machine gives, and this one's process was the largest{most}"
-                )
+                ))
             }
         })
     }
@@ -170,6 +168,13 @@ fn stay_on(most: u64) -> io::Result<()> {
 /// The reason of a program that has used more memory than it may.
 pub(super) fn too_much(may: u64) -> String {
     format!("ended, because its program used more than the {} of memory that its machine gives it", bytes(may))
+}
+
+/// The reason of an interpreter that has gone beyond the limit of its user's program. `used`: what it was seen to use; `None`: the kernel
+/// refused it more.
+pub(super) fn beyond(used: Option<u64>, limit: u64) -> String {
+    let used = used.map_or_else(|| "all of its memory".to_owned(), |used| format!("{} of memory", bytes(used)));
+    format!("it used {used}, and its limit is {}", bytes(limit))
 }
 
 /// Bytes as people read them, like `2.0 GB`.

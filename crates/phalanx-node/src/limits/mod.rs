@@ -6,6 +6,8 @@
 #[cfg(target_os = "linux")]
 mod limiter;
 #[cfg(target_os = "linux")]
+mod own;
+#[cfg(target_os = "linux")]
 mod program;
 mod said;
 #[cfg(target_os = "linux")]
@@ -16,7 +18,9 @@ mod watch;
 #[cfg(target_os = "linux")]
 pub use limiter::Limiter;
 #[cfg(target_os = "linux")]
-pub use program::Reason;
+pub use own::{Own, Watched};
+#[cfg(target_os = "linux")]
+pub use program::{Program, Reason, Why};
 pub use said::Limits;
 
 /// Begins to enforce limits.

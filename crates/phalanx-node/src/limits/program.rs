@@ -12,18 +12,36 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// The reason for which a program was ended, in words for its user. Empty: it was not ended, or not for a limit.
+/// The reason for which a program was ended. Empty: it was not ended, or not for a limit.
 #[derive(Debug, Clone, Default)]
-pub struct Reason(Arc<OnceLock<String>>);
+pub struct Reason(Arc<OnceLock<Why>>);
+
+/// Why a program was ended, in words for its user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// For others of the machine, or for a limit of its owner.
+    Machine(String),
+    /// For the limit that the user's own program has set.
+    Program(String),
+}
+
+impl Why {
+    /// The words.
+    pub fn words(self) -> String {
+        match self {
+            Why::Machine(words) | Why::Program(words) => words,
+        }
+    }
+}
 
 impl Reason {
     /// Sets the reason. Only the first one counts.
-    pub fn give(&self, words: String) {
-        let _ = self.0.set(words);
+    pub fn give(&self, why: Why) {
+        let _ = self.0.set(why);
     }
 
     /// The reason, if there is one.
-    pub fn words(&self) -> Option<String> {
+    pub fn why(&self) -> Option<Why> {
         self.0.get().cloned()
     }
 }
@@ -37,13 +55,15 @@ pub struct Program {
     /// Folders to which only this program, and other programs of its manager, write.
     pub folders: Vec<PathBuf>,
     pub places: u64,
+    /// The bytes of memory that its user lets it have. `None`: what the machine gives.
+    pub memory: Option<u64>,
     pub reason: Reason,
 }
 
 impl Program {
     /// Whether the program has received no order to end.
     pub fn lives(&self) -> bool {
-        self.reason.words().is_none()
+        self.reason.why().is_none()
     }
 
     /// Waits for the end of the program, with a timeout.
@@ -54,8 +74,13 @@ impl Program {
         }
     }
 
-    /// Ends the program, in the same way as its owner.
+    /// Ends the program for a limit of the machine.
     pub fn end(&self, why: String) {
+        self.end_for(Why::Machine(why));
+    }
+
+    /// Ends the program, in the same way as its owner.
+    pub fn end_for(&self, why: Why) {
         if let Some(socket) = self.socket.upgrade().filter(|_| self.lives()) {
             self.reason.give(why);
             let _ = shutdown(&*socket, Shutdown::Write);

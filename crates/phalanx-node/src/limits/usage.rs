@@ -9,11 +9,15 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 /// Most files that are looked at in one folder. A program with more has its folder counted only as far.
 const MOST_FILES: usize = 1_000_000;
 /// How deep folders are that are emptied. Each has a descriptor open.
 const DEEPEST: u32 = 64;
+/// Time in which a process that was just forked begins another program.
+const A_FORK: Duration = Duration::from_millis(10);
 /// Bytes of a block, whatever the file system (`st_blocks`).
 const BLOCK: u64 = 512;
 
@@ -29,10 +33,36 @@ pub struct Used {
     pub processes: u64,
 }
 
+/// The first of the processes whose memory is summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Root {
+    /// A keeper. It is a fork of the executor, and shares its memory, so that it does not count itself.
+    Keeper,
+    /// An interpreter.
+    Interpreter,
+}
+
 /// What descends from the keeper of a program.
 pub fn of_processes(keeper: Pid) -> Used {
+    sum(keeper, Root::Keeper, memory_of)
+}
+
+/// The memory of an interpreter and of what it has started, in bytes.
+pub fn of_interpreter(process: Pid) -> u64 {
+    sum(process, Root::Interpreter, memory_of).memory
+}
+
+/// Looks again, and more closely, whether processes use more memory than `limit`. If so, returns how much. Pages that forked processes
+/// share count once. The pause lets a process that was just forked begin its program: until then it has all memory of its parent.
+pub fn above(root: Pid, limit: u64, kind: Root) -> Option<u64> {
+    thread::sleep(A_FORK);
+    let used = sum(root, kind, |process| portion_of(process).unwrap_or_else(|| memory_of(process))).memory;
+    (used > limit).then_some(used)
+}
+
+fn sum(root: Pid, kind: Root, memory_of: impl Fn(u32) -> [u64; 2]) -> Used {
     let (mut used, mut shared) = (Used::default(), 0);
-    for (process, threads) in family(keeper).skip(1) {
+    for (process, threads) in family(root).skip(usize::from(kind == Root::Keeper)) {
         used.processes += threads;
         let [own, with_others] = memory_of(process);
         used.memory += own;
@@ -41,16 +71,27 @@ pub fn of_processes(keeper: Pid) -> Used {
     Used { memory: used.memory + shared, ..used }
 }
 
-/// The keeper, which is a fork of the executor and shares its memory, and then what descends from it: each process with the number of
-/// its threads.
-fn family(keeper: Pid) -> impl Iterator<Item = (u32, u64)> {
-    let mut left = vec![keeper.as_raw_nonzero().get() as u32];
+/// A process, as a keeper, and then what descends from it: each process with the number of its threads.
+fn family(first: Pid) -> impl Iterator<Item = (u32, u64)> {
+    let mut left = vec![first.as_raw_nonzero().get() as u32];
     std::iter::from_fn(move || {
         let process = left.pop()?;
         let threads =
             ending::threads(process).inspect(|thread| left.extend(ending::children(process, *thread))).count();
         Some((process, threads as u64))
     })
+}
+
+/// As [`memory_of`], with each page divided by the number of processes that have it. It takes about 10 ms for each GB. `None`: the system
+/// does not tell.
+fn portion_of(process: u32) -> Option<[u64; 2]> {
+    let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+    let kilobytes = |name: &str| -> Option<u64> {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    let shared = kilobytes("Pss_Shmem").unwrap_or(0);
+    Some([(kilobytes("Pss_Anon")? + kilobytes("SwapPss").unwrap_or(0)) << 10, shared << 10])
 }
 
 /// The memory of a process: what only it has, swapped out or not, and what it has with others. Both in bytes.

@@ -1,7 +1,7 @@
 //! The watch: looks at what programs use, and ends the one that uses too much, where the kernel does not bound it.
 
-use super::limiter::{Limiter, bytes, too_much};
-use super::program::Program;
+use super::limiter::{Limiter, beyond, bytes, too_much};
+use super::program::{Program, Why};
 use super::usage::{self, Used};
 use crate::cgroups::Controller;
 use phalanx_net::sync::lock;
@@ -71,13 +71,20 @@ impl Limiter {
     fn look_at_processes(&self, programs: &[Program]) {
         let memory = self.limits.memory.filter(|_| !self.is_bound(Controller::Memory));
         let processes = self.limits.processes.filter(|_| !self.is_bound(Controller::Processes));
-        if memory.is_none() && processes.is_none() {
+        let own = |program: &Program| program.memory.filter(|_| !self.is_bound(Controller::Memory));
+        if memory.is_none() && processes.is_none() && !programs.iter().any(|it| own(it).is_some()) {
             return;
         }
         let used: Vec<(&Program, Used)> = programs.iter().map(|it| (it, usage::of_processes(it.keeper))).collect();
         for (program, used) in &used {
-            if let Some(may) = memory.and_then(|_| self.memory_of(program.places)).filter(|may| used.memory > *may) {
-                program.end(too_much(may));
+            match (own(program), memory.and_then(|_| self.memory_of(program.places))) {
+                (Some(own), part) if used.memory > own && part.is_none_or(|part| own <= part) => {
+                    if let Some(used) = usage::above(program.keeper, own, usage::Root::Keeper) {
+                        program.end_for(Why::Program(beyond(Some(used), own)));
+                    }
+                }
+                (_, Some(part)) if used.memory > part => program.end(too_much(part)),
+                _ => {}
             }
             if let Some(may) =
                 processes.and_then(|_| self.processes_of(program.places)).filter(|it| used.processes > *it)

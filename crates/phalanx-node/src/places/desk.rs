@@ -35,6 +35,8 @@ pub struct Request {
     pub number: u32,
     pub holder: Holder,
     pub levels: Levels,
+    /// The bytes of memory that the interpreter may use. `None`: what the machine gives.
+    pub memory: Option<u64>,
     /// Whether other users are asked to give a place back for it.
     pub waits: bool,
     pub since: Instant,
