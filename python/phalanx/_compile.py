@@ -123,9 +123,10 @@ class Compiled:
         marked_code = code.marked_code or any("code" in marks for marks in self.marks)
         takes, gives = self._marked_tokens(code.marked_data)
         marked = list(zip(takes, gives, strict=True))
+        options = [given.native() for given in self.options]
         if self.is_chain:
-            return native.stage(len(self.instructions), code.pickled, marked_code, marked, self.options)
-        return native.stage_graph(self.entry, self.instructions, code.pickled, marked_code, marked, self.options)
+            return native.stage(len(self.instructions), code.pickled, marked_code, marked, options)
+        return native.stage_graph(self.entry, self.instructions, code.pickled, marked_code, marked, options)
 
     def _marked_tokens(self, all_are: bool) -> tuple[list[bool], list[bool]]:
         """For each instruction, whether what it takes and what it gives is marked.

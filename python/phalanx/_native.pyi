@@ -196,7 +196,7 @@ class Manager:
         code: bytes,
         marked_code: bool,
         marked_data: list[tuple[bool, bool]],
-        options: Sequence[tuple[float | None, int, int]] = ...,
+        options: Sequence[tuple[float | None, int, int, _Needs | None]] = ...,
     ) -> int: ...
     def stage_graph(
         self,
@@ -205,7 +205,7 @@ class Manager:
         code: bytes,
         marked_code: bool,
         marked_data: list[tuple[bool, bool]],
-        options: Sequence[tuple[float | None, int, int]] = ...,
+        options: Sequence[tuple[float | None, int, int, _Needs | None]] = ...,
     ) -> int: ...
     def forget(self, program: int) -> None: ...
     def open(
@@ -318,6 +318,7 @@ class Executor:
         jobs: bool = True,
         rules: dict[str, Any] | None = None,
         nice: int = 0,
+        facts: dict[str, str] = ...,
         log_level: str,
     ) -> Executor: ...
     @property

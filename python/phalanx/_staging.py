@@ -86,7 +86,7 @@ def code_of(function: Callable[..., Any]) -> Code:
 def stage(native: _native.Manager, code: Code, marks: frozenset[str], options: Given = _NO_OPTIONS) -> int:
     """Hands a function of any arguments to the manager. Returns the number of its program there."""
     marked_code, marked_data = code.marked_code or "code" in marks, code.marked_data or "data" in marks
-    return native.stage(1, code.pickled, marked_code, [(marked_data, marked_data)], [options])
+    return native.stage(1, code.pickled, marked_code, [(marked_data, marked_data)], [options.native()])
 
 
 def _state_of(item: Any) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Options of programs: timeouts, retries and priorities."""
+"""Options of programs: timeouts, retries, priorities and needs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 from phalanx.errors import ProgramError
+from phalanx.requirements import Needs
 from phalanx.skeletons import Program, Skeleton, name_of
 
 P = ParamSpec("P")
@@ -26,6 +27,11 @@ class Given(NamedTuple):
     timeout: float | None = None
     retries: int = 0
     priority: int = 0
+    needs: Needs | None = None
+
+    def native(self) -> tuple[float | None, int, int, tuple[int, int, int, list[str], list[str], str] | None]:
+        """The options as the native core reads them."""
+        return self.timeout, self.retries, self.priority, None if self.needs is None else self.needs.native()
 
 
 class Options(Skeleton):
@@ -34,16 +40,24 @@ class Options(Skeleton):
 
     is_transparent = True
 
-    def __init__(self, program: Program, timeout: float | None, retries: int | None, priority: int | None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        timeout: float | None,
+        retries: int | None,
+        priority: int | None,
+        needs: Needs | None,
+    ) -> None:
         super().__init__(None)
         self.program = program
         self.timeout = timeout
         self.retries = retries
         self.priority = priority
+        self.needs = needs
 
     def __repr__(self) -> str:
-        given = {"timeout": self.timeout, "retries": self.retries, "priority": self.priority}
-        words = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        given = {"timeout": self.timeout, "retries": self.retries, "priority": self.priority, "needs": self.needs}
+        words = [f"{name}={_shown(value)}" for name, value in given.items() if value is not None]
         return f"options({', '.join([name_of(self.program), *words])})"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -58,21 +72,41 @@ class Options(Skeleton):
             outer.timeout if self.timeout is None else self.timeout,
             outer.retries if self.retries is None else self.retries,
             outer.priority if self.priority is None else self.priority,
+            outer.needs if self.needs is None else self.needs,
         )
 
 
 @overload
 def options(
-    program: S, /, *, timeout: float | None = None, retries: int | None = None, priority: int | None = None
+    program: S,
+    /,
+    *,
+    timeout: float | None = None,
+    retries: int | None = None,
+    priority: int | None = None,
+    needs: Needs | None = None,
 ) -> S: ...
 @overload
 def options(
-    program: Callable[P, T], /, *, timeout: float | None = None, retries: int | None = None, priority: int | None = None
+    program: Callable[P, T],
+    /,
+    *,
+    timeout: float | None = None,
+    retries: int | None = None,
+    priority: int | None = None,
+    needs: Needs | None = None,
 ) -> Callable[P, T]: ...
 def options(
-    program: Any, /, *, timeout: float | None = None, retries: int | None = None, priority: int | None = None
+    program: Any,
+    /,
+    *,
+    timeout: float | None = None,
+    retries: int | None = None,
+    priority: int | None = None,
+    needs: Needs | None = None,
 ) -> Any:
-    """A program with a timeout, retries or a priority, for :meth:`~phalanx.Manager.compute`, ``submit`` and ``map``.
+    """A program with a timeout, retries, a priority or needs, for :meth:`~phalanx.Manager.compute`, ``submit`` and
+    ``map``.
 
     Options hold wherever the program stands in a larger one. It is then fired on its own and not fused with its
     neighbours. Options inside it go before those around it.
@@ -94,6 +128,13 @@ def options(
     priority : int, optional
         Tasks that wait at the manager are fired in the order of their priorities, the highest first. What an
         interpreter has is not taken back. Default: 0.
+    needs : phalanx.requirements.Needs, optional
+        What the function needs where it is fired, as :func:`phalanx.needs` makes it. It is fired only at interpreters
+        that have it. ``gpu`` counts graphics processors of the interpreter's own: while the interpreter lives, no other
+        one that needs them gets them, and libraries see no others (``CUDA_VISIBLE_DEVICES``, ``HIP_VISIBLE_DEVICES``,
+        ``ZE_AFFINITY_MASK``). Everything else is needed of the machine. If too few interpreters have it, idle ones are
+        released for others that do. If no machine has it, the program raises
+        :class:`~phalanx.errors.RecruitError`, which says what each one lacks. Default: nothing.
 
     Returns
     -------
@@ -115,7 +156,11 @@ def options(
     if not isinstance(program, Skeleton) and not callable(program):
         raise ProgramError(f"{program!r} is no program: write px.options(function, timeout=…)")
     return Options(
-        program, _timeout(timeout), _whole("retries", retries, 0, MOST_RETRIES), _whole("priority", priority)
+        program,
+        _timeout(timeout),
+        _whole("retries", retries, 0, MOST_RETRIES),
+        _whole("priority", priority),
+        _needed(needs),
     )
 
 
@@ -133,6 +178,20 @@ def _timeout(seconds: object) -> float | None:
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= LONGEST:
         raise ProgramError(f"timeout is a number of seconds, more than 0 and at most a year, not {seconds!r:.40}")
     return float(seconds)
+
+
+def _needed(needs: object) -> Needs | None:
+    if needs is None:
+        return None
+    if not isinstance(needs, Needs):
+        raise ProgramError(f"needs={needs!r:.40}: write px.options(function, needs=px.needs(gpu=1))")
+    if needs.wait:
+        raise ProgramError("a part of a program has no wait of its own: px.Manager(wait=…) waits for machines")
+    return needs
+
+
+def _shown(value: object) -> str:
+    return f"needs({value})" if isinstance(value, Needs) else repr(value)
 
 
 def _whole(name: str, number: object, least: int = -MOST_PRIORITY, most: int = MOST_PRIORITY) -> int | None:

@@ -45,7 +45,7 @@ MODULES = {
         "accounts activity cgroups ending quota threads",
         "limits",
         "cage control credit delegated explain files given known_members lines log tables turn",
-        "learned metering scratch",
+        "gpus learned metering scratch",
         "energy",
         "confined dial dialler door journal keeper printing prints recruit rules worked",
         "contents interpreter space",

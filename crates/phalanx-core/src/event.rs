@@ -2,9 +2,11 @@
 
 use crate::ids::{InterpreterId, RunId, TaskId};
 use crate::level::{Level, Levels};
+use crate::needs::{Facts, Needs};
 use crate::wire::{FromInterpreter, ToInterpreter, Tokens};
 use bytes::Bytes;
 use serde::Serialize;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An event at a manager.
@@ -17,6 +19,11 @@ pub enum Event {
     RecruitFailed { reason: String },
     /// The same, because owners have closed machines for a while. They open again.
     Closed { reason: String },
+    /// What a recruited interpreter has, and what the machine has on which it runs. They differ in the graphics processors:
+    /// only those that are the interpreter's own are its own.
+    Has { id: InterpreterId, own: Arc<Facts>, machine: Arc<Facts> },
+    /// No interpreter that has what is needed is available now.
+    Lacking { needs: Arc<Needs>, reason: String, lack: Lack },
     /// An interpreter answered.
     Message { id: InterpreterId, message: FromInterpreter, body: Bytes },
     /// Bytes arrived from an interpreter, a whole message or not, so it lives.
@@ -33,6 +40,17 @@ pub enum Event {
     Look,
     /// Time has passed.
     Tick,
+}
+
+/// How long an interpreter with what is needed will be missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// For ever: all machines are here, and none has it.
+    Never,
+    /// Machines that may have it are out of reach.
+    Away,
+    /// Machines have it, and others use it.
+    Busy,
 }
 
 /// Why an interpreter was lost.
@@ -95,6 +113,8 @@ pub enum Command {
     Send { to: InterpreterId, message: ToInterpreter, body: Vec<Bytes> },
     /// Find one more interpreter. The answer is `Recruited` or `RecruitFailed`.
     Recruit,
+    /// Find one that has what is needed. The answer is `Recruited` and then `Has`, or `Lacking`.
+    RecruitFor { needs: Arc<Needs> },
     /// Close the link and end the process.
     Dismiss { id: InterpreterId },
     /// Deliver an outcome to the reader of the run.

@@ -36,6 +36,11 @@ pub struct Needs {
     pub cage: Kind,
 }
 
+/// The fact of [`HAS`] as text.
+pub fn answer(is_found: bool) -> &'static str {
+    if is_found { "yes" } else { "no" }
+}
+
 /// Whether this can be the name of a program, or a label. It is no path.
 pub fn is_word(text: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
@@ -103,6 +108,11 @@ impl Needs {
 
     /// Why none of these members has everything: the needs that no member meets, and what each member lacks.
     pub fn unmet(&self, grid: &str, members: &[(&str, &Facts)]) -> String {
+        self.unmet_by(&format!("no executor of the grid {grid}"), members)
+    }
+
+    /// The same, where `none` names the machines, like `no executor of the grid lab`.
+    pub fn unmet_by(&self, none: &str, members: &[(&str, &Facts)]) -> String {
         let words = self.words();
         let lacking: Vec<_> = members.iter().map(|(name, facts)| (name, self.lacks(facts))).collect();
         let is_unmet = |number: &usize| lacking.iter().all(|(_, lacks)| lacks.iter().any(|(lack, _)| lack == number));
@@ -115,7 +125,7 @@ impl Needs {
         let mut named: Vec<String> = lacking.iter().take(MOST_NAMED).map(lack).collect();
         named.extend((members.len() > MOST_NAMED).then(|| format!("and {} more", members.len() - MOST_NAMED)));
         let why = if named.is_empty() { "none runs".to_owned() } else { named.join("; ") };
-        format!("no executor of the grid {grid} has {what}: {why}")
+        format!("{none} has {what}: {why}")
     }
 }
 

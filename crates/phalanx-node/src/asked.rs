@@ -84,7 +84,7 @@ fn ask(address: &Address, dialler: &Dialler) -> Result<(Asked, Asking), String> 
     let away = |error| unreachable(address, &error);
     let mut asking = Asking::begin(address, dialler).map_err(away)?;
     match asking.hear().map_err(away)? {
-        FromExecutor::Offer { capacity, python, phalanx, levels, cage } => {
+        FromExecutor::Offer { capacity, python, phalanx, levels, cage, facts: _ } => {
             check_version(address, &phalanx)?;
             let lacks = cage.lacks.iter().map(|lack| printable(lack)).collect();
             let (python, cage) = (printable(&python), Report { lacks, ..cage });

@@ -38,7 +38,7 @@ pub fn connect(
     match place {
         Place::ThisMachine => Ok(Box::new(ThisMachine::new(&policy, start)?)),
         Place::Executors { addresses, grid, dialler, program } => {
-            let asks = Asks { program, memory: start.memory };
+            let asks = Asks { program, memory: start.memory, gpus: 0 };
             Ok(Box::new(Executors::connect((addresses, grid), (&dialler, asks), policy, start.python, asked)?))
         }
     }

@@ -18,6 +18,7 @@ use crate::confined::Confined;
 use crate::control::{self, Pulse, tell, tell_with, turn_away};
 use crate::delegated::Papers;
 use crate::door::{Door, Peer, Wanted, check_accepted, refused};
+use crate::gpus::Gpus;
 use crate::hub::Hub;
 use crate::interpreter::{Begin, Process, Secrets};
 use crate::lan::Announcing;
@@ -29,6 +30,7 @@ use crate::places::{Given, Holder, Overdue, Places, Request, SHARE_PATIENCE, kno
 use crate::quota::{Entered, Quota};
 #[cfg(target_os = "linux")]
 use crate::ranks::serve::{Folders, Terms, serve as serve_program};
+use crate::recruit::GPUS;
 use crate::space::{ServerOptions, Service as Spaces, listen_at_path};
 use crate::threads::{THREADS, most_links};
 use crate::transfer::{Exports, Service as Transfers, most_open};
@@ -36,9 +38,10 @@ use crate::worked::Work;
 use guests::Guests;
 use owner::Owner;
 use phalanx_core::event::Cause;
+use phalanx_core::hub::are_words;
 use phalanx_core::level::{Level, LevelSet, Levels, Mark, Policy};
 use phalanx_core::voluntary::Rules;
-use phalanx_core::wire::hub::{GuestState, Status, Terms as GuestTerms, What, Worked};
+use phalanx_core::wire::hub::{Facts, GuestState, Status, Terms as GuestTerms, What, Worked};
 use phalanx_core::wire::jobs::FromHubJobs;
 use phalanx_core::wire::machines::Usage;
 #[cfg(target_os = "linux")]
@@ -120,6 +123,8 @@ pub struct Options {
     pub rules: Rules,
     /// By how much users' processes are nicer than the executor, from 0 to 19.
     pub nice: u8,
+    /// What the machine has for users' processes, as needs ask for it.
+    pub facts: Facts,
 }
 
 /// A running service.
@@ -159,6 +164,8 @@ struct Common {
     /// Requests for interpreters that wait for a place.
     requests: Arc<Quota>,
     owner: Owner,
+    /// The graphics processors that interpreters may have for themselves.
+    gpus: Arc<Gpus>,
     /// What users' processes use of the machine.
     meter: Arc<Meter>,
     /// The sums of it that hubs are told.
@@ -168,7 +175,7 @@ struct Common {
 }
 
 impl Common {
-    fn new(capacity: u32, weights: HashMap<String, u32>, rules: Rules) -> Common {
+    fn new(capacity: u32, weights: HashMap<String, u32>, rules: Rules, gpus: Gpus) -> Common {
         let most = most_links((most_open() / DESCRIPTORS).min(MOST_LINKS), THREADS);
         let quota = |what| Quota::new(what, most, most.div_ceil(4));
         let requests = requests_of_a_user(capacity);
@@ -181,6 +188,7 @@ impl Common {
             places,
             owner,
             work: Work::new(meter.clone()),
+            gpus: Arc::new(gpus),
             meter,
             controls: quota("links of managers"),
             launchers: quota("message passing programs"),
@@ -415,7 +423,7 @@ fn how_to_renew(name: &str) -> String {
 impl Executor {
     /// Listens at `address` (`host:port`, port 0 for any) and serves from threads of its own. Whom it serves is the caller's to
     /// check: [`Cage::check_users`] says whether it keeps them apart.
-    pub fn start(address: &str, member: Member, options: Options, log: Log) -> io::Result<Executor> {
+    pub fn start(address: &str, member: Member, mut options: Options, log: Log) -> io::Result<Executor> {
         #[cfg(target_os = "linux")]
         {
             crate::cage::hide_memory()?;
@@ -436,7 +444,9 @@ impl Executor {
         } else if spaces.is_some() {
             path = listen_at_path(&address, &mut listeners, &log);
         }
-        let common = Arc::new(Common::new(options.capacity, options.weights.clone(), options.rules.clone()));
+        let gpus = if options.facts.contains_key(GPUS) { Gpus::here() } else { Gpus::default() };
+        options.facts.entry(GPUS.to_owned()).and_modify(|it| *it = gpus.count().to_string());
+        let common = Arc::new(Common::new(options.capacity, options.weights.clone(), options.rules.clone(), gpus));
         let Options { policy, accepted, exports, phalanx, .. } = options.clone();
         let transfers = Transfers::new(member.clone(), policy, accepted, exports, phalanx, log.clone());
         #[cfg(target_os = "linux")]
@@ -776,9 +786,10 @@ impl Service {
         lock(&self.common.sessions).insert(number, session.clone());
         let _leaving = Leaving { service: self, number };
         self.log.visit(&session.known, format!("serving {}", session.known));
-        let Options { capacity, python, phalanx: Version(phalanx), cage, .. } = self.options.clone();
+        let Options { capacity, python, phalanx: Version(phalanx), cage, mut facts, .. } = self.options.clone();
+        facts.extend(cage.facts());
         let cage = cage.report().clone();
-        tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx, levels, cage });
+        tell(&session.link, &FromExecutor::Offer { capacity, python, phalanx, levels, cage, facts });
         if let Some(why) = self.common.places.closed() {
             tell(&session.link, &FromExecutor::Closed { why: Some(why) });
         }
@@ -857,14 +868,15 @@ impl Service {
 
     fn on_frame(&self, session: &Session, news: &mut Exchange, frame: Frame) {
         match decode(&frame.header) {
-            Ok(ToExecutor::Recruit { request, levels, program, waits, memory }) => {
-                self.recruit(session, request, levels, program, memory, waits);
+            Ok(ToExecutor::Recruit { request, levels, program, waits, memory, gpus }) => {
+                self.recruit(session, request, levels, program, (memory, gpus), waits);
             }
             Ok(ToExecutor::Release { request }) => self.release(session, request),
             Ok(ToExecutor::News(message)) => match news.hear(message, &frame.body) {
                 Ok(learned) => log_learned(&self.log, &learned, &session.user),
                 Err(_) => session.link.close(),
             },
+            Ok(ToExecutor::Find { programs }) => self.find(session, &programs),
             Ok(ToExecutor::Beat) => {}
             // A user that sends requests and reads no answers would fill the memory with them.
             Ok(ToExecutor::Status) if session.link.is_blocked() => session.link.close(),
@@ -876,6 +888,17 @@ impl Service {
         }
     }
 
+    /// Tells a manager whether users' processes find programs here.
+    fn find(&self, session: &Session, programs: &[String]) {
+        if !are_words(programs) || session.link.is_blocked() {
+            return session.link.close(); // a manager that reads no answers would fill the memory with them
+        }
+        for program in programs {
+            let is_found = self.options.cage.finds(program);
+            tell(&session.link, &FromExecutor::Found { program: program.clone(), is_found });
+        }
+    }
+
     /// Starts an interpreter, at once or as soon as a place is free.
     fn recruit(
         &self,
@@ -883,7 +906,7 @@ impl Service {
         number: u32,
         levels: Levels,
         program: [u8; 16],
-        memory: Option<u64>,
+        (memory, gpus): (Option<u64>, u32),
         waits: bool,
     ) {
         if let Some(why) = self.common.places.closed() {
@@ -903,7 +926,17 @@ impl Service {
         match checked {
             Ok(entered) => {
                 let (session, since) = (session.number, Instant::now());
-                self.common.places.request(Request { session, number, holder, levels, memory, waits, since, entered });
+                self.common.places.request(Request {
+                    session,
+                    number,
+                    holder,
+                    levels,
+                    memory,
+                    gpus,
+                    waits,
+                    since,
+                    entered,
+                });
             }
             // A manager that sends requests and reads no answers would fill the memory with them.
             Err(_) if session.link.is_blocked() => return session.link.close(),
@@ -965,7 +998,7 @@ impl Service {
 
     fn start(&self, session: &Session, given: Given) {
         let (request, place) = given.into_parts();
-        match self.start_process(session, request.number, request.levels, request.memory, place) {
+        match self.start_process(session, &request, place) {
             Ok((token, certificate)) => {
                 let message = FromExecutor::Recruited { request: request.number, token };
                 session.link.queue(Mark::None, encode(&message, certificate.len() as u64), vec![certificate.into()]);
@@ -983,9 +1016,7 @@ impl Service {
     fn start_process(
         &self,
         session: &Session,
-        request: u32,
-        levels: Levels,
-        memory: Option<u64>,
+        &Request { number: request, levels, memory, gpus, .. }: &Request,
         place: Box<dyn Any + Send>,
     ) -> io::Result<(Token, Vec<u8>)> {
         if lock(&session.interpreters).contains_key(&request) {
@@ -998,9 +1029,10 @@ impl Service {
         let (machine, said) = (self.member.name.clone(), Preamble::Data { token }.bound());
         let papers = Some(Papers::new(&own, &session.certificate, &session.shown));
         let bars = session.bars(&self.options.cage)?.with_memory(memory)?;
+        let gpus = self.common.gpus.take(gpus).map_err(io::Error::other)?;
         let (opened, account) = (bars.opened(), bars.account());
         let begin = Begin { machine, path: Vec::new(), opened, account, levels, said, secrets, papers };
-        let process = Process::start(&self.options.command, &begin, Some(&bars))?;
+        let process = Process::start(&self.options.command, &begin, Some(&bars), gpus)?;
         let metered = self.common.meter.begin(&session.known, What::Interpreters, vec![process.number()]);
         let process = Arc::new(Mutex::new(process));
         // A handshake proves the user, whose links may come by different ways: one through a hub, and the next one directly.

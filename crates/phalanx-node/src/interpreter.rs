@@ -8,6 +8,7 @@ use crate::cage::{Bars, Opened};
 use crate::delegated::file::{Kept, VARIABLE};
 use crate::delegated::{self, Papers};
 use crate::ending::{self, Before};
+use crate::gpus::Taken;
 #[cfg(target_os = "linux")]
 use crate::keeper::Keeper;
 #[cfg(target_os = "linux")]
@@ -92,6 +93,8 @@ pub struct Process {
     /// The watch over its memory. `None`: nothing limits it, or its keeper does.
     #[cfg(target_os = "linux")]
     watched: Option<Arc<Watched>>,
+    /// The graphics processors that are its own.
+    gpus: Option<Taken>,
 }
 
 /// Whose child the interpreter is.
@@ -174,8 +177,9 @@ fn set_threads(command: &mut Command) {
 }
 
 impl Process {
-    /// Starts an interpreter with `command`: the Python executable and its arguments. Without `bars` it is not caged.
-    pub fn start(command: &[String], begin: &Begin, bars: Option<&Bars>) -> io::Result<Process> {
+    /// Starts an interpreter with `command`: the Python executable and its arguments. Without `bars` it is not caged. `gpus`: graphics
+    /// processors that are its own.
+    pub fn start(command: &[String], begin: &Begin, bars: Option<&Bars>, gpus: Option<Taken>) -> io::Result<Process> {
         let (tether, child_end) = Socket::pair()?;
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
@@ -183,6 +187,9 @@ impl Process {
         bars.into_iter().for_each(|bars| bars.furnish(&mut command));
         if let Some(folder) = bars.and_then(Bars::folder) {
             command.env(VARIABLE, folder.join(Kept::name()));
+        }
+        if let Some(gpus) = &gpus {
+            command.envs(gpus.variables());
         }
         apart_from_terminal(&mut command);
         set_threads(&mut command);
@@ -196,6 +203,7 @@ impl Process {
             end: None,
             #[cfg(target_os = "linux")]
             watched: None,
+            gpus,
         };
         let bytes = Zeroizing::new(postcard::to_stdvec(begin).map_err(io::Error::other)?);
         (&process.tether).write_all(&(bytes.len() as u32).to_le_bytes())?;
@@ -249,6 +257,7 @@ impl Process {
         #[cfg(target_os = "linux")]
         let exceeded = self.watched.take().and_then(|watched| watched.leave());
         let cause = self.started.end(self.before);
+        self.gpus = None; // free for the next one
         #[cfg(target_os = "linux")]
         let cause = exceeded.map_or(cause, |why| Cause::Exceeded { why });
         self.end.insert(cause).clone()

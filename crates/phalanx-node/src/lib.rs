@@ -47,6 +47,7 @@ mod door;
 #[cfg(unix)]
 mod ending;
 mod energy;
+mod gpus;
 #[cfg(target_os = "linux")]
 mod keeper;
 mod learned;

@@ -1,10 +1,12 @@
 //! The interface for recruiting interpreters, wherever they are.
 
 use bytes::Bytes;
-use phalanx_core::event::Cause;
+use phalanx_core::event::{Cause, Lack};
+use phalanx_core::hub::Needs;
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, Conflict};
 use phalanx_core::wire::Given;
+use phalanx_core::wire::hub::Facts;
 use phalanx_core::wire::machines::Kind;
 use phalanx_net::identity::{IdentityError, Scope};
 use phalanx_net::link::{Link, Reader};
@@ -77,7 +79,33 @@ pub struct Recruit {
     pub agreed: Agreed,
     /// Ends the interpreter when it is dropped.
     pub hold: Box<dyn Hold>,
+    /// What the interpreter has.
+    pub has: Has,
 }
+
+/// What an interpreter has, and what its machine has.
+#[derive(Debug, Clone, Default)]
+pub struct Has {
+    /// The interpreter: of the graphics processors, only those that are its own.
+    pub own: Arc<Facts>,
+    /// The machine.
+    pub machine: Arc<Facts>,
+}
+
+impl Has {
+    /// What an interpreter has that has so many graphics processors of its own.
+    pub fn new(machine: Facts, gpus: u32) -> Has {
+        let mut own = machine.clone();
+        own.insert(GPUS.to_owned(), gpus.to_string());
+        Has { own: Arc::new(own), machine: Arc::new(machine) }
+    }
+}
+
+/// The fact that says how many graphics processors there are.
+pub const GPUS: &str = "gpus";
+
+/// Why no interpreter that has what is needed can be recruited: for how long, and in words.
+pub type Missing = (Lack, String);
 
 /// Keeps an interpreter alive. Dropping it ends the interpreter.
 pub trait Hold: Send {
@@ -111,6 +139,18 @@ pub trait Source: Send + Sync {
     fn offered(&self) -> u32;
     /// Recruits one more interpreter. Blocks until it has started, or until it is clear that none can be had.
     fn recruit(&self, id: InterpreterId) -> Result<Recruit, RecruitError>;
+    /// Recruits one more interpreter that has what is needed. Blocks as [`Source::recruit`] does.
+    ///
+    /// # Errors
+    /// There is none.
+    fn recruit_for(&self, _id: InterpreterId, needs: &Needs) -> Result<Recruit, Missing> {
+        Err((Lack::Never, format!("no interpreter here has {}", needs.words().join(", "))))
+    }
+    /// Finds out on which machines processes find these programs. Returns what is known now of the interpreters there. It may take
+    /// a moment.
+    fn learn(&self, _programs: &[String]) -> Vec<(InterpreterId, Has)> {
+        Vec::new()
+    }
     /// For each executor that has asked for interpreters: those that run there, and how many of them may stay.
     fn shares(&self) -> Vec<(Vec<InterpreterId>, u32)> {
         Vec::new()

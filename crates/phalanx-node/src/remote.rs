@@ -6,11 +6,12 @@
 use crate::control::{Pulse, tell, tell_with};
 use crate::dial::{DIAL_PATIENCE, check_version, introduce, printable, unreachable};
 use crate::dialler::{Dialler, is_unexpected};
-use crate::recruit::{Hold, LASTS, Recruit, RecruitError, Source};
-use phalanx_core::event::Cause;
-use phalanx_core::hub::Needs;
+use crate::recruit::{Has, Hold, LASTS, Missing, Recruit, RecruitError, Source};
+use phalanx_core::event::{Cause, Lack};
+use phalanx_core::hub::{HAS, Needs, answer, is_word};
 use phalanx_core::ids::InterpreterId;
 use phalanx_core::level::{Agreed, LevelSet, Levels, Policy};
+use phalanx_core::wire::hub::Facts;
 use phalanx_core::wire::machines::Usage;
 use phalanx_core::wire::{FromExecutor, Given, MAX_BODY, MAX_CONTROL_BODY, ToExecutor, decode};
 use phalanx_net::address::{Address, DEFAULT_PORT};
@@ -28,7 +29,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,11 @@ const MOST: u32 = 4096;
 const PAUSE: Duration = Duration::from_millis(200);
 /// Interval at which a manager looks who is in its grid.
 const DISCOVER: Duration = Duration::from_secs(1);
+/// How long an executor is waited for that is to look for programs.
+const FIND_PATIENCE: Duration = Duration::from_secs(2);
+/// Most facts, and longest fact, that an executor is believed.
+const MOST_FACTS: usize = 256;
+const LONGEST_FACT: usize = 400;
 /// An executor that could not be reached when it was new is tried again after this time.
 const TRIED_AGAIN: Duration = Duration::from_secs(10);
 
@@ -65,6 +71,8 @@ pub struct Asks {
     pub program: [u8; 16],
     /// The bytes of memory that the interpreter may use. `None`: what the machine gives.
     pub memory: Option<u64>,
+    /// How many graphics processors are to be its own.
+    pub gpus: u32,
 }
 
 /// The executors, which may come and go.
@@ -142,6 +150,8 @@ struct Session {
     stopped: Mutex<HashSet<u32>>,
     /// Whether the executor was heard from a moment ago.
     heard: AtomicBool,
+    /// What the machine has. Signalled when the executor has told more.
+    facts: (Mutex<Facts>, Condvar),
 }
 
 /// A connection in progress.
@@ -162,10 +172,11 @@ struct Offer {
     python: String,
     phalanx: String,
     levels: [LevelSet; 3],
+    facts: Facts,
 }
 
-/// The interpreter of each request, and the channel for its answers.
-type Waiting = HashMap<u32, (InterpreterId, Sender<Answer>)>;
+/// The interpreter of each request with the number of its own graphics processors, and the channel for its answers.
+type Waiting = HashMap<u32, ((InterpreterId, u32), Sender<Answer>)>;
 
 enum Answer {
     Recruited { token: [u8; 16], certificate: Vec<u8> },
@@ -291,6 +302,50 @@ impl Source for Executors {
         Err(if is_closed { RecruitError::Closed(why) } else { RecruitError::Unreachable(why) })
     }
 
+    fn recruit_for(&self, id: InterpreterId, needs: &Needs) -> Result<Recruit, Missing> {
+        let (mut here, mut away) = (Vec::new(), Vec::new());
+        let hosts = self.hosts.all();
+        for host in &hosts {
+            match host.open() {
+                Ok(session) => {
+                    session.learn(&needs.software);
+                    here.push((host, session.facts()));
+                }
+                Err(error) => away.push(error.to_string()),
+            }
+        }
+        let mut untried: Vec<_> =
+            here.iter().filter(|(_, facts)| needs.are_met(facts)).map(|(host, _)| *host).collect();
+        if untried.is_empty() {
+            let members: Vec<_> = here.iter().map(|(host, facts)| (host.called.as_str(), facts)).collect();
+            let why = needs.unmet_by("no machine of this program", &members);
+            let lack = if away.is_empty() && !hosts.is_empty() { Lack::Never } else { Lack::Away };
+            away.insert(0, why);
+            return Err((lack, away.join("; ")));
+        }
+        let asks = Asks { gpus: needs.gpus.try_into().unwrap_or(u32::MAX), ..self.asks };
+        let mut failures = Vec::new();
+        while let Some(host) = self.choose(&mut untried) {
+            match host.recruit(id, self.next_request.fetch_add(1, Ordering::Relaxed), asks, true) {
+                Ok(recruit) => return Ok(recruit),
+                Err(error) => failures.push(error.to_string()),
+            }
+        }
+        Err((Lack::Busy, failures.join("; ")))
+    }
+
+    fn learn(&self, programs: &[String]) -> Vec<(InterpreterId, Has)> {
+        let open = |host: &Arc<Host>| match host.session.try_lock().as_deref() {
+            Ok(SessionState::Open(session)) => Some(session.clone()),
+            _ => None,
+        };
+        let sessions: Vec<Arc<Session>> = self.hosts.all().iter().filter_map(open).collect();
+        thread::scope(|scope| {
+            sessions.iter().for_each(|session| drop(scope.spawn(move || session.learn(programs))));
+        });
+        sessions.iter().flat_map(|session| session.have()).collect()
+    }
+
     fn shares(&self) -> Vec<(Vec<InterpreterId>, u32)> {
         let session = |host: &Arc<Host>| match host.session.try_lock().as_deref() {
             Ok(SessionState::Open(session)) => session.share(),
@@ -322,6 +377,12 @@ impl Drop for Executors {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// What an executor tells, as far as it is not too much.
+fn bounded(facts: Facts) -> Facts {
+    let is_short = |fact: &(String, String)| fact.0.len() + fact.1.len() <= LONGEST_FACT && !fact.0.starts_with(HAS);
+    facts.into_iter().filter(is_short).take(MOST_FACTS / 2).collect()
 }
 
 /// Looks who is in the grid, as long as the manager is open. Executors that have come are added once they were reached. Those that have
@@ -424,7 +485,7 @@ impl Host {
         self: &Arc<Host>,
         id: InterpreterId,
         request: u32,
-        Asks { program, memory }: Asks,
+        Asks { program, memory, gpus }: Asks,
         waits: bool,
     ) -> Result<Recruit, RecruitError> {
         let session = self.open().inspect_err(|_| self.count_back())?;
@@ -433,14 +494,14 @@ impl Host {
             return Err(error);
         }
         let agreed = session.agreed.get().expect("an open session has heard the offer").clone();
-        let Some(answer) = session.expect(id, request) else {
+        let Some(answer) = session.expect((id, gpus), request) else {
             self.count_back();
             return Err(RecruitError::Unreachable(format!("the connection to {} has just ended", self.called)));
         };
         let (host, certificate) = (self.clone(), Vec::new());
         let mut requested =
             Requested { host, session: session.clone(), request, program, certificate, answer, released: false };
-        tell(&session.link, &ToExecutor::Recruit { request, levels: agreed.levels, program, waits, memory });
+        tell(&session.link, &ToExecutor::Recruit { request, levels: agreed.levels, program, waits, memory, gpus });
         let answer = self.await_answer(&requested.answer);
         let (token, certificate) = answer.map_err(|error| self.closed_error(&session).unwrap_or(error))?;
         let (link, reader) = self.data_link(&session, agreed.levels, token, &certificate).map_err(|error| {
@@ -449,7 +510,8 @@ impl Host {
         })?;
         requested.certificate = certificate;
         let name = format!("{}/{}", session.name, id.0);
-        Ok(Recruit { link, reader, name, machine: self.called.clone(), agreed, hold: Box::new(requested) })
+        let has = Has::new(session.facts(), gpus);
+        Ok(Recruit { link, reader, name, machine: self.called.clone(), agreed, hold: Box::new(requested), has })
     }
 
     /// The error of a request to an executor whose owner has closed it. `None`: it is open.
@@ -559,6 +621,7 @@ impl Host {
             closed,
             stopped,
             heard,
+            facts: Default::default(),
         });
         let (sender, offer) = channel::<Result<Offer, String>>();
         let (host, reading) = (self.clone(), session.clone());
@@ -571,6 +634,7 @@ impl Host {
                 Ok(agreed) => {
                     self.capacity.store(offer.capacity.min(MOST), Ordering::Relaxed);
                     self.used.store(0, Ordering::Relaxed);
+                    *lock(&session.facts.0) = bounded(offer.facts);
                     let _ = session.agreed.set(agreed);
                     return Ok(session);
                 }
@@ -608,8 +672,8 @@ impl Host {
         let news = RefCell::new(Exchange::new(self.dialler.member().news()));
         let mut pulse = Pulse::new();
         let on_frame = |frame: Frame| match decode(&frame.header) {
-            Ok(FromExecutor::Offer { capacity, python, phalanx, levels, cage: _ }) => {
-                drop(offer.send(Ok(Offer { capacity, python, phalanx, levels })));
+            Ok(FromExecutor::Offer { capacity, python, phalanx, levels, cage: _, facts }) => {
+                drop(offer.send(Ok(Offer { capacity, python, phalanx, levels, facts })));
             }
             Ok(FromExecutor::Away { reason }) => drop(offer.send(Err(reason))),
             Ok(FromExecutor::Recruited { request, token }) => {
@@ -620,6 +684,7 @@ impl Host {
             Ok(FromExecutor::Exceeded { request, why }) => {
                 session.answer(request, Answer::Exceeded { why: printable(&why) });
             }
+            Ok(FromExecutor::Found { program, is_found }) => session.found(&program, is_found),
             Ok(FromExecutor::News(message)) => match news.borrow_mut().hear(message, &frame.body) {
                 Ok(learned) => note_unwritten(&learned),
                 Err(_) => session.link.close(),
@@ -669,7 +734,7 @@ impl Host {
 impl Session {
     /// Registers a request that is about to be sent, and returns the receiver of its answers. `None`: the link has ended, so no
     /// answer can come.
-    fn expect(&self, id: InterpreterId, request: u32) -> Option<Receiver<Answer>> {
+    fn expect(&self, id: (InterpreterId, u32), request: u32) -> Option<Receiver<Answer>> {
         let (sender, answer) = channel();
         lock(&self.waiting).as_mut()?.insert(request, (id, sender));
         Some(answer)
@@ -679,12 +744,44 @@ impl Session {
     fn share(&self) -> Option<(Vec<InterpreterId>, u32)> {
         let keep = (*lock(&self.keep))?;
         let waiting = lock(&self.waiting);
-        Some((waiting.as_ref()?.values().map(|(id, _)| *id).collect(), keep))
+        Some((waiting.as_ref()?.values().map(|((id, _), _)| *id).collect(), keep))
     }
 
     /// Ends all waiting for answers, because the link has ended.
     fn end(&self) {
         (*lock(&self.waiting), *lock(&self.waits)) = (None, None);
+    }
+
+    /// What the machine has.
+    fn facts(&self) -> Facts {
+        lock(&self.facts.0).clone()
+    }
+
+    /// Asks whether users' processes find these programs there, if that is not known, and waits for the answers for a moment.
+    fn learn(&self, programs: &[String]) {
+        let is_known = |facts: &Facts| programs.iter().all(|it| facts.contains_key(&format!("{HAS}{it}")));
+        let facts = lock(&self.facts.0);
+        if !is_known(&facts) {
+            tell(&self.link, &ToExecutor::Find { programs: programs.to_vec() });
+            drop(self.facts.1.wait_timeout_while(facts, FIND_PATIENCE, |facts| !is_known(facts)));
+        }
+    }
+
+    /// The executor tells whether it finds a program. It tells only of a few, because it is asked for a few.
+    fn found(&self, program: &str, is_found: bool) {
+        let mut facts = lock(&self.facts.0);
+        if is_word(program) && facts.len() < MOST_FACTS {
+            facts.insert(format!("{HAS}{program}"), answer(is_found).to_owned());
+        }
+        self.facts.1.notify_all();
+    }
+
+    /// The interpreters here, and what they have.
+    fn have(&self) -> Vec<(InterpreterId, Has)> {
+        let facts = self.facts();
+        let waiting = lock(&self.waiting);
+        let interpreters = waiting.iter().flat_map(HashMap::values).map(|(of, _)| *of);
+        interpreters.map(|(id, gpus)| (id, Has::new(facts.clone(), gpus))).collect()
     }
 
     /// Passes an answer on. A recruited interpreter gets one more answer, when it has ended.
@@ -765,13 +862,26 @@ mod tests {
         let (stopped, heard, keep, waits, closed) =
             (Mutex::default(), AtomicBool::new(true), Mutex::default(), Mutex::default(), Mutex::default());
         let text = Authority::create().unwrap().issue(Role::User, "ada").unwrap();
-        let (shown, certificate) = (Member::parse(&text, Role::User).unwrap(), Vec::new());
-        let session =
-            Session { link, name, shown, certificate, target, agreed, waiting, keep, waits, closed, stopped, heard };
-        let before = session.expect(InterpreterId(1), 1).unwrap();
+        let (shown, certificate, facts) = (Member::parse(&text, Role::User).unwrap(), Vec::new(), Default::default());
+        let session = Session {
+            link,
+            name,
+            shown,
+            certificate,
+            target,
+            agreed,
+            waiting,
+            keep,
+            waits,
+            closed,
+            stopped,
+            heard,
+            facts,
+        };
+        let before = session.expect((InterpreterId(1), 0), 1).unwrap();
         session.end();
         assert!(matches!(before.recv_timeout(START_PATIENCE), Err(RecvTimeoutError::Disconnected)));
-        assert!(session.expect(InterpreterId(2), 2).is_none());
+        assert!(session.expect((InterpreterId(2), 0), 2).is_none());
         session.answer(1, Answer::Refused { reason: String::new() });
     }
 }

@@ -7,6 +7,7 @@ use crate::policy::Words;
 use crate::space::Serving;
 use phalanx_core::voluntary::{DAY, Hours, Rules, Seen};
 use phalanx_core::wire::Version;
+use phalanx_core::wire::hub::Facts;
 use phalanx_net::identity::{Member, Role};
 use phalanx_node::cage::{Cage, Limits, OwnAccounts, Settings};
 use phalanx_node::executor as node;
@@ -190,11 +191,12 @@ pub struct Executor {
 #[pymethods]
 impl Executor {
     /// Listens at `address`. `identity_file` is the text of the `file`. Behind the same door is a `hub`, if one is given. With `grid`, the
-    /// executor stays at a hub, whose grid's owners may lend what `lending` says. With `lan`, it is announced on the local network. Log
+    /// executor stays at a hub, whose grid's owners may lend what `lending` says. With `lan`, it is announced on the local network.
+    /// `facts`: what the machine has for users' programs. Log
     /// lines for the machine's owner go to standard error, from this severity on.
     #[new]
     #[expect(clippy::too_many_arguments)]
-    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, weights=HashMap::new(), command, python, policy, spaces, exports, environment, cage=None, hub=None, grid=None, lending=None, lan=false, jobs=true, rules=None, nice=0, log_level))]
+    #[pyo3(signature = (address, *, identity_file, file=None, revoked, capacity, accepted, weights=HashMap::new(), command, python, policy, spaces, exports, environment, cage=None, hub=None, grid=None, lending=None, lan=false, jobs=true, rules=None, nice=0, facts=Facts::new(), log_level))]
     fn new(
         address: &str,
         identity_file: &str,
@@ -217,6 +219,7 @@ impl Executor {
         jobs: bool,
         rules: Option<RuleWords>,
         nice: u8,
+        facts: Facts,
         log_level: &str,
     ) -> PyResult<Executor> {
         let member = match &grid {
@@ -260,6 +263,7 @@ impl Executor {
             refuses_jobs: !jobs,
             rules,
             nice,
+            facts,
         };
         let least: Severity = log_level.parse().map_err(PyValueError::new_err::<String>)?;
         let executor = node::Executor::start(address, member, options, Log::to_standard_error(least));

@@ -29,8 +29,8 @@ use std::time::Duration;
 /// For each instruction, whether its input tokens and its output tokens are marked.
 type MarkedTokens = Vec<(bool, bool)>;
 
-/// For each instruction its timeout in seconds, its retries, and its priority. A missing entry means the default.
-type InstructionOptions = Vec<(Option<f64>, u32, i32)>;
+/// For each instruction its timeout in seconds, its retries, its priority, and its needs. A missing entry means the default.
+type InstructionOptions = Vec<(Option<f64>, u32, i32, Option<NeedsRow>)>;
 
 /// How often a wait checks for Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(100);
@@ -135,9 +135,9 @@ impl Manager {
         marked_code: bool,
         marked_data: MarkedTokens,
         options: InstructionOptions,
-    ) -> u32 {
-        let (marks, options) = (to_marks(marked_code, marked_data), to_options(options));
-        py.detach(|| self.0.stage(Graph::chain(instructions), code.into(), marks, options).0)
+    ) -> PyResult<u32> {
+        let (marks, options) = (to_marks(marked_code, marked_data), self.read_options(py, options)?);
+        Ok(py.detach(|| self.0.stage(Graph::chain(instructions), code.into(), marks, options).0))
     }
 
     /// Registers a program that is a graph. Takes the targets of its tasks, its instructions, the pickled tuple of their
@@ -155,7 +155,7 @@ impl Manager {
         options: InstructionOptions,
     ) -> PyResult<u32> {
         let graph = to_graph(entry, instructions).map_err(|error| raise("ProgramError", error))?;
-        let (marks, options) = (to_marks(marked_code, marked_data), to_options(options));
+        let (marks, options) = (to_marks(marked_code, marked_data), self.read_options(py, options)?);
         Ok(py.detach(|| self.0.stage(graph, code.into(), marks, options).0))
     }
 
@@ -316,14 +316,18 @@ fn to_marks(code: bool, data: MarkedTokens) -> Marks {
     Marks { code, data }
 }
 
-fn to_options(options: InstructionOptions) -> Vec<Options> {
-    let timeout = |seconds: f64| Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
-    let options = options.into_iter().map(|(seconds, retries, priority)| Options {
-        timeout: seconds.and_then(timeout),
-        retries,
-        priority,
-    });
-    options.collect()
+impl Manager {
+    /// The options of instructions. It may take a moment to find out on which machines programs are.
+    fn read_options(&self, py: Python<'_>, options: InstructionOptions) -> PyResult<Vec<Options>> {
+        let timeout = |seconds: f64| Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
+        let read = |(seconds, retries, priority, needs): (Option<f64>, u32, i32, Option<NeedsRow>)| {
+            let number = |needs| py.detach(|| self.0.need(to_needs(needs)));
+            let needs = needs.map_or(Some(0), number);
+            let needs = needs.ok_or_else(|| raise("ProgramError", "a manager has at most 65535 different needs"))?;
+            Ok(Options { timeout: seconds.and_then(timeout), retries, priority, needs })
+        };
+        options.into_iter().map(read).collect()
+    }
 }
 
 /// Runs work that may wait for other machines in a thread of its own, so that Ctrl-C is noticed meanwhile.

@@ -272,6 +272,13 @@ def remember(joined: Joined, donating: Donating) -> None:
     _limits.remember(joined, {name: getattr(donating, name) for name in _limits.NAMES})
 
 
+def resources(donating: Donating) -> dict[str, str]:
+    """What this machine has for users' programs. All facts are short texts."""
+    cores, memory = _limits.for_programs(donating.memory, donating.cpu)
+    facts = {"cores": str(cores), "memory": str(memory)}
+    return facts | ({"gpus": str(_native.gpus())} if GPU in donating.grants else {})
+
+
 def start_executor(listen: str, identity: Path | None, donating: Donating, **more: Any) -> _native.Executor:
     """Starts an executor. Prints the rules by which its links may be weaker than by default.
 
@@ -326,6 +333,7 @@ def start_executor(listen: str, identity: Path | None, donating: Donating, **mor
             ),
         ),
         lan=donating.lan,
+        facts=more["grid"][2] if more.get("grid") else resources(donating),
         jobs=not donating.no_jobs,
         log_level=donating.log_level,
         **more,

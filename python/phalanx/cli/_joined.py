@@ -14,8 +14,7 @@ from phalanx import _native
 from phalanx._grids import HUB, Joined
 from phalanx._identities import EXECUTOR, USER
 from phalanx._voluntary.rules import ALWAYS, Rules
-from phalanx.cli import _limits
-from phalanx.cli._donating import GPU, Donating
+from phalanx.cli._donating import Donating, resources
 from phalanx.cli._numbers import Duration, in_units
 from phalanx.cli._streams import printable
 from phalanx.hosts import PYTHON
@@ -66,16 +65,13 @@ def host_name() -> str:
 
 def machine_facts(donating: Donating, labels: tuple[str, ...] = (), rules: Rules = ALWAYS) -> dict[str, str]:
     """What the hub is told about this machine: what it has for users' programs. All facts are short texts."""
-    cores, memory = _limits.for_programs(donating.memory, donating.cpu)
     facts = {
-        "cores": str(cores),
+        **resources(donating),
         "interpreters": str(donating.capacity),
-        "memory": str(memory),
         "python": PYTHON,
         "system": f"{platform.system()} {platform.release()}",
         "processor": platform.machine(),
         "accepts": " ".join(donating.accept),
-        "gpus": str(_native.gpus()) if GPU in donating.grants else "",
         "labels": " ".join(labels),
         "works": ", ".join(rules.words()),
     }

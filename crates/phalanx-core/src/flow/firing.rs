@@ -1,9 +1,9 @@
 //! Fires work at interpreters with room.
 
 use super::gather::Bulk;
-use super::interpreter::{Firing, Race};
+use super::interpreter::{Firing, Interpreter, Race};
 use super::pace::SLICE;
-use super::repository::Work;
+use super::repository::{Queue, Work};
 use super::{Engine, marks};
 use crate::event::{Command, Fact};
 use crate::ids::{FiringId, InterpreterId};
@@ -14,17 +14,12 @@ use std::time::Duration;
 impl Engine {
     /// Gives fireable work to interpreters with room, the least busy first.
     pub(super) fn fire(&mut self, now: Duration) {
-        while let Some(next) = self.repository.next() {
-            let room = self.interpreters.iter().filter_map(|(id, it)| Some((it.room(now, next)?, *id)));
-            let Some((busy, id)) = room.min() else { return };
-            if busy > SLICE && self.is_another_free_before(now, id, busy) {
-                return; // the first interpreter to become free takes it
-            }
+        while let Some((id, queue)) = self.choose(now) {
             let (runs, programs) = (&self.runs, &self.programs);
             let batch = |work: &Work| programs[&runs[&work.run].program].batch(work.instruction);
             // Work of up to twice the batch is fired as a whole, because an estimate that is off by less than that is
             // not worth a cut. A batch of one is always kept.
-            let Some(work) = self.repository.take(|work| match batch(work) {
+            let Some(work) = self.repository.take(queue, |work| match batch(work) {
                 batch if batch == 1 || work.count > batch.saturating_mul(2) => batch,
                 _ => work.count,
             }) else {
@@ -36,6 +31,28 @@ impl Engine {
                 self.fire_at(now, id, work, more);
             }
         }
+    }
+
+    /// The first fireable work for which an interpreter has room, and the least busy one that has what it needs. Work that
+    /// waits keeps the interpreters that can fire it for itself.
+    fn choose(&self, now: Duration) -> Option<(InterpreterId, Queue)> {
+        let mut waiting: Vec<u16> = Vec::new();
+        for next in self.repository.firsts() {
+            let is_kept = |it: &Interpreter| waiting.iter().any(|needs| it.suits(*needs));
+            let free = self.interpreters.iter().filter(|(_, it)| !is_kept(it));
+            // Work without needs goes to interpreters that can do nothing else, so that the others stay free.
+            let room = free.filter_map(|(id, it)| Some((it.room(now, next)?, it.meets.len(), *id)));
+            let chosen = room.min().filter(|(busy, _, id)| {
+                // Otherwise the first interpreter to become free takes it.
+                *busy <= SLICE || !self.is_another_free_before(now, *id, *busy, next.needs)
+            });
+            match chosen {
+                Some((_, _, id)) => return Some((id, next.queue())),
+                None if next.needs == 0 => return None, // every interpreter can fire it
+                None => waiting.push(next.needs),
+            }
+        }
+        None
     }
 
     pub(super) fn fire_at(&mut self, now: Duration, id: InterpreterId, work: Work, more: VecDeque<Work>) -> FiringId {

@@ -18,15 +18,15 @@ impl Engine {
             1 => SUSPECTS,
             _ => 1,
         };
-        let (run, instruction, killed) = (first.run, first.instruction, first.killed.clone());
+        let (run, instruction, killed, queue) = (first.run, first.instruction, first.killed.clone(), first.queue());
         let mut works = self.living(first);
         let mut count: u32 = works.iter().map(|work| work.count).sum();
         while count < batch {
             let same = |work: &&Work| (work.run, work.instruction, &work.killed) == (run, instruction, &killed);
-            if self.repository.next().filter(same).is_none() {
+            if self.repository.next_of(queue).filter(same).is_none() {
                 break;
             }
-            let more = self.repository.take(|_| batch - count).map(|work| self.living(work)).unwrap_or_default();
+            let more = self.repository.take(queue, |_| batch - count).map(|work| self.living(work)).unwrap_or_default();
             count += more.iter().map(|work| work.count).sum::<u32>();
             works.extend(more);
         }

@@ -3,8 +3,10 @@
 use super::pace::Load;
 use super::repository::Work;
 use crate::ids::{FiringId, InterpreterId, ProgramId};
+use crate::needs::Facts;
 use crate::wire::Tokens;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Assumed until one is measured: a local round trip with two wake-ups.
@@ -107,6 +109,12 @@ pub struct Interpreter {
     pub asked_back: bool,
     /// When it last completed a firing and began the next.
     pub turned: Duration,
+    /// When it was recruited.
+    pub since: Duration,
+    /// What it has, and what its machine has.
+    pub has: [Arc<Facts>; 2],
+    /// The needs that it meets.
+    pub meets: BTreeSet<u16>,
     load: Load,
     round_trip: Option<Duration>,
 }
@@ -123,9 +131,17 @@ impl Interpreter {
             leaving: false,
             asked_back: false,
             turned: now,
+            since: now,
+            has: Default::default(),
+            meets: BTreeSet::new(),
             load: Load::default(),
             round_trip: None,
         }
+    }
+
+    /// Whether it has what is needed.
+    pub fn suits(&self, needs: u16) -> bool {
+        needs == 0 || self.meets.contains(&needs)
     }
 
     /// Whether to feed it `work` now, and if so, for how long it is already busy. The least busy interpreter is fed
@@ -133,7 +149,7 @@ impl Interpreter {
     pub fn room(&self, now: Duration, work: &Work) -> Option<Duration> {
         let head = self.in_flight.front();
         let keeps_alone = |head: &Firing| work.is_suspect() || head.work.is_suspect() || head.race == Race::Lost;
-        if self.leaving || head.is_some_and(keeps_alone) {
+        if self.leaving || !self.suits(work.needs) || head.is_some_and(keeps_alone) {
             return None;
         }
         let (waited, time) = (self.waited(now), self.load.time.unwrap_or_default());

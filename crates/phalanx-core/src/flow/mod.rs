@@ -15,6 +15,7 @@ mod groups;
 mod interpreter;
 mod losses;
 mod marks;
+mod needing;
 mod options;
 mod pace;
 mod program;
@@ -46,6 +47,7 @@ use bytes::Bytes;
 use contract::Contract;
 use groups::Groups;
 use interpreter::Interpreter;
+use needing::Need;
 use pace::Pace;
 use program::Program;
 use repository::Repository;
@@ -91,6 +93,8 @@ pub struct Engine {
     /// Whether an interpreter was ever recruited.
     recruited: bool,
     losses: VecDeque<String>,
+    /// What instructions need of interpreters. The first one has the number 1.
+    needs: Vec<Need>,
     /// Why the last attempt to recruit failed; `None` if it succeeded.
     last_failure: Option<String>,
     /// The time of the last event.
@@ -117,6 +121,7 @@ impl Engine {
             waiting: Waiting::default(),
             recruited: false,
             losses: VecDeque::new(),
+            needs: Vec::new(),
             last_failure: None,
             now: Duration::ZERO,
             last_tick: Duration::ZERO,
@@ -241,6 +246,8 @@ impl Engine {
             }
             Event::RecruitFailed { reason } => self.on_recruit_failed(now, reason, false),
             Event::Closed { reason } => self.on_recruit_failed(now, reason, true),
+            Event::Has { id, own, machine } => self.on_has(now, id, [own, machine]),
+            Event::Lacking { needs, reason, lack } => self.on_lacking(now, &needs, reason, lack),
             Event::Message { id, message, body } => self.on_message(now, id, message, body),
             Event::Heard { id } => self.on_heard(now, id),
             Event::Alive { id } => self.on_alive(id),
@@ -268,6 +275,7 @@ impl Engine {
         }
         self.stop_what_is_closed(now);
         self.release_idle_leavers();
+        self.exchange(now);
         if now.saturating_sub(self.last_beat) >= BEAT {
             self.last_beat = now;
             for id in self.interpreters.keys() {

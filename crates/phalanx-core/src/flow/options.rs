@@ -12,12 +12,14 @@ pub struct Options {
     pub retries: u32,
     /// Fireable work of a higher priority is fired first.
     pub priority: i32,
+    /// What the interpreter must have, by the number that [`Engine::need`](super::Engine::need) has given. 0: nothing.
+    pub needs: u16,
 }
 
 impl Options {
     /// Whether an answer or a failure must be about this instruction alone, and about no other one on the same token.
     pub fn stands_alone(&self) -> bool {
-        self.timeout.is_some() || self.retries > 0
+        self.timeout.is_some() || self.retries > 0 || self.needs > 0
     }
 
     /// The timeout in nanoseconds, as the wire has it; 0: none.

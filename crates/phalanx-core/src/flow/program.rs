@@ -31,12 +31,14 @@ impl Program {
 
     /// Work for all of `tokens`, for the tasks from `task` on.
     pub fn work(&self, run: RunId, instruction: u16, task: TaskId, tokens: Tokens) -> Work {
-        Work { priority: self.options(instruction).priority, ..Work::new(run, instruction, task, tokens) }
+        let Options { priority, needs, .. } = self.options(instruction);
+        Work { priority, needs, ..Work::new(run, instruction, task, tokens) }
     }
 
     /// Work for all `tokens` together, for the task `number`.
     pub fn group(&self, run: RunId, instruction: u16, number: u64, tokens: Tokens) -> Work {
-        Work { priority: self.options(instruction).priority, ..Work::group(run, instruction, number, tokens) }
+        let Options { priority, needs, .. } = self.options(instruction);
+        Work { priority, needs, ..Work::group(run, instruction, number, tokens) }
     }
 
     /// The time and bytes that a task needs on its way to its result.
@@ -62,8 +64,8 @@ impl Program {
         std::iter::successors(next(&instruction), next).take(MOST_FOLLOW).collect()
     }
 
-    /// The first of these. An instruction with a timeout or retries neither follows another one nor is followed, so
-    /// that it is clear which one is late or has failed.
+    /// The first of these. An instruction with a timeout, retries or needs neither follows another one nor is
+    /// followed, so that it is clear which one is late or has failed, and where each may be fired.
     fn follower(&self, number: u16) -> Option<u16> {
         let apart = |number: &u16| self.options(*number).stands_alone();
         self.graph.follower(number).filter(|next| !apart(&number) && !apart(next))

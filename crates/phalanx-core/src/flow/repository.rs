@@ -3,6 +3,7 @@
 use crate::ids::{RunId, TaskId};
 use crate::wire::Tokens;
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub struct Work {
     pub rank: TaskId,
     /// Work of a higher priority is fired first.
     pub priority: i32,
+    /// What its interpreter must have, as in [`Options`](super::Options).
+    pub needs: u16,
     /// How many attempts have ended in an exception, a timeout, or as the culprit.
     pub failures: u32,
     /// Whether it was late somewhere. Then it is not fired at two interpreters at once, which would go on for ever.
@@ -51,6 +54,7 @@ impl Work {
             is_group: false,
             rank: task,
             priority: 0,
+            needs: 0,
             failures: 0,
             was_late: false,
             killed: Vec::new(),
@@ -74,6 +78,11 @@ impl Work {
         !self.killed.is_empty()
     }
 
+    /// The queue in which it waits.
+    pub fn queue(&self) -> Queue {
+        (Reverse(self.priority), Reverse(self.needs))
+    }
+
     /// Removes and returns the first `count` tasks.
     pub fn split_off(&mut self, count: u32) -> Work {
         let front = Work { count, ..self.clone() };
@@ -84,44 +93,48 @@ impl Work {
     }
 }
 
-/// Work in firing order. Work of a higher priority comes first. Within a priority, work of tasks that are further on, or
+/// The queue of work: its priority, and its needs. Of one priority, work with needs comes first, because few interpreters
+/// can fire it.
+pub type Queue = (Reverse<i32>, Reverse<u16>);
+
+/// Work in firing order. Work of a higher priority comes first. Within a queue, work of tasks that are further on, or
 /// of lost interpreters, precedes new work.
 #[derive(Debug, Clone, Default)]
 pub struct Repository {
-    /// The work of each priority. No queue is empty.
-    works: BTreeMap<Reverse<i32>, VecDeque<Work>>,
+    /// The work of each priority and needs. No queue is empty.
+    works: BTreeMap<Queue, VecDeque<Work>>,
 }
 
 impl Repository {
-    fn queue(&mut self, priority: i32) -> &mut VecDeque<Work> {
-        self.works.entry(Reverse(priority)).or_default()
+    fn queue(&mut self, queue: Queue) -> &mut VecDeque<Work> {
+        self.works.entry(queue).or_default()
     }
 
     /// Adds new tasks behind all other work of their priority.
     pub fn append(&mut self, work: Work) {
-        self.queue(work.priority).push_back(work);
+        self.queue(work.queue()).push_back(work);
     }
 
     /// Adds work of tasks that are under way, before all other work of its priority. So tasks are finished before others
     /// begin, and memory stays bounded.
     pub fn prepend(&mut self, work: Work) {
-        self.queue(work.priority).push_front(work);
+        self.queue(work.queue()).push_front(work);
     }
 
     /// Adds work of one run. It goes before work of later tasks, so that tasks finish in order. It also goes before
     /// work of the same task, because it is further on, unless `behind` is set.
     pub fn insert(&mut self, works: Vec<Work>, behind: bool) {
-        let mut by_priority: BTreeMap<i32, Vec<Work>> = BTreeMap::new();
-        works.into_iter().for_each(|work| by_priority.entry(work.priority).or_default().push(work));
-        for (priority, works) in by_priority {
-            insert(self.queue(priority), works, behind);
+        let mut by_queue: BTreeMap<Queue, Vec<Work>> = BTreeMap::new();
+        works.into_iter().for_each(|work| by_queue.entry(work.queue()).or_default().push(work));
+        for (queue, works) in by_queue {
+            insert(self.queue(queue), works, behind);
         }
     }
 
-    /// Takes the next work, cut to at most `most(&work)` tokens. Suspect work is cut into small parts, and after a
+    /// Takes the next work of a queue, cut to at most `most(&work)` tokens. Suspect work is cut into small parts, and after a
     /// second loss into single tasks, so that the culprit is found and the others are cleared.
-    pub fn take(&mut self, most: impl Fn(&Work) -> u32) -> Option<Work> {
-        let mut queue = self.works.first_entry()?;
+    pub fn take(&mut self, queue: Queue, most: impl Fn(&Work) -> u32) -> Option<Work> {
+        let Entry::Occupied(mut queue) = self.works.entry(queue) else { return None };
         let next = queue.get_mut().front_mut()?;
         let most = match next.killed.len() {
             0 => most(next),
@@ -167,13 +180,29 @@ impl Repository {
         self.works.values().flatten()
     }
 
-    /// The work to fire next.
+    /// The work to fire next, if every interpreter had what it needs.
     pub fn next(&self) -> Option<&Work> {
-        self.works.first_key_value().and_then(|(_, queue)| queue.front())
+        self.firsts().next()
+    }
+
+    /// The next work of each queue, in firing order.
+    pub fn firsts(&self) -> impl Iterator<Item = &Work> {
+        self.works.values().filter_map(VecDeque::front)
+    }
+
+    /// The runs that have work with these needs.
+    pub fn runs_with(&self, needs: u16) -> impl Iterator<Item = RunId> + '_ {
+        let queues = self.works.iter().filter(move |((_, Reverse(own)), _)| *own == needs);
+        queues.flat_map(|(_, queue)| queue.iter().map(|work| work.run))
+    }
+
+    /// The next work of one queue.
+    pub fn next_of(&self, queue: Queue) -> Option<&Work> {
+        self.works.get(&queue).and_then(VecDeque::front)
     }
 }
 
-/// Adds work of one run and one priority to its queue, as [`Repository::insert`] says.
+/// Adds work of one run and one queue, as [`Repository::insert`] says.
 fn insert(queue: &mut VecDeque<Work>, works: Vec<Work>, behind: bool) {
     let Some((run, rank)) = works.iter().map(|work| (work.run, work.rank)).min() else { return };
     let goes_before = |other: &&Work| other.run == run && (other.rank < rank || behind && other.rank == rank);

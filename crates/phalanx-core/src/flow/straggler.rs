@@ -34,7 +34,7 @@ struct Straggler {
 impl Interpreter {
     /// The firings that another interpreter could begin sooner: everything behind late work (also in the same firing),
     /// and firings that, by the estimates, do not begin for more than a time slice and two round trips.
-    fn waiting(&self, now: Duration, estimate: impl Fn(&Work) -> Option<Duration>) -> Vec<FiringId> {
+    fn waiting(&self, now: Duration, estimate: impl Fn(&Work) -> Option<Duration>) -> Vec<(FiringId, u16)> {
         let estimate = |firing: &Firing| firing.estimate.or_else(|| estimate(&firing.work)).unwrap_or_default();
         let (waited, mut before) = (self.waited(now), Duration::ZERO);
         let is_late = self.in_flight.front().is_some_and(|head| self.is_late(waited, estimate(head)));
@@ -45,7 +45,7 @@ impl Interpreter {
         });
         let may =
             |firing: &Firing| firing.race == Race::Alone && firing.asked_back.is_none() && !firing.work.is_suspect();
-        waiting.filter(|(_, firing)| may(firing)).map(|(_, firing)| firing.id).collect()
+        waiting.filter(|(_, firing)| may(firing)).map(|(_, firing)| (firing.id, firing.work.needs)).collect()
     }
 
     /// Whether `waited` is far more than expected, and more than a time slice.
@@ -70,8 +70,12 @@ impl Interpreter {
 impl Engine {
     /// Whether some interpreter is idle while all remaining work is in flight elsewhere.
     pub fn has_idle_beside_work(&self) -> bool {
-        let is_idle = |it: &Interpreter| it.in_flight.is_empty() && !it.leaving;
-        self.repository.next().is_none() && self.interpreters.values().any(is_idle) && self.is_computing()
+        self.interpreters.values().any(|it| self.has_nothing_to_fire(it)) && self.is_computing()
+    }
+
+    /// Whether an interpreter is idle, and no work is fireable there.
+    fn has_nothing_to_fire(&self, it: &Interpreter) -> bool {
+        it.in_flight.is_empty() && !it.leaving && !self.repository.firsts().any(|work| it.suits(work.needs))
     }
 
     /// Whether any firing is in flight.
@@ -99,12 +103,13 @@ impl Engine {
         if !self.has_idle_beside_work() {
             return;
         }
-        let waiting = self
-            .interpreters
-            .iter()
-            .flat_map(|(id, it)| it.waiting(now, |work| self.estimate(work)).into_iter().map(|firing| (*id, firing)));
-        let waiting: Vec<_> = waiting.collect();
-        for (id, firing) in waiting {
+        let waiting = self.interpreters.iter().flat_map(|(id, it)| {
+            let waiting = it.waiting(now, |work| self.estimate(work)).into_iter();
+            waiting.map(|(firing, needs)| (*id, firing, needs))
+        });
+        let idle_for = |needs| self.interpreters.values().any(|it| it.suits(needs) && self.has_nothing_to_fire(it));
+        let waiting: Vec<_> = waiting.filter(|(.., needs)| idle_for(*needs)).collect();
+        for (id, firing, _) in waiting {
             self.learn_from_waiting(now, id, firing);
             self.ask_back(id, firing);
         }
@@ -122,19 +127,20 @@ impl Engine {
         }
     }
 
-    /// Whether another interpreter should be idle before this one, which is `busy` for so long.
-    pub(super) fn is_another_free_before(&self, now: Duration, id: InterpreterId, busy: Duration) -> bool {
-        self.interpreters.iter().filter(|(other, it)| **other != id && !it.leaving).any(|(_, it)| {
+    /// Whether another interpreter that has what is needed should be idle before this one, which is `busy` for so long.
+    pub(super) fn is_another_free_before(&self, now: Duration, id: InterpreterId, busy: Duration, needs: u16) -> bool {
+        let others = self.interpreters.iter().filter(|(other, it)| **other != id && !it.leaving && it.suits(needs));
+        others.map(|(_, it)| it).any(|it| {
             let expected: Option<Duration> = it.in_flight.iter().map(|firing| self.estimate(&firing.work)).sum();
             let waited = it.waited(now);
             expected.is_some_and(|expected| expected < waited + busy && !it.is_late(waited, expected))
         })
     }
 
-    /// Fires late work a second time at an interpreter that is otherwise idle, once the repository is empty. Tasks that
+    /// Fires late work a second time at an interpreter that is otherwise idle, once no work is fireable there. Tasks that
     /// have not begun are asked back first. They are fired only once, provided that their interpreter responds.
     fn double_stragglers(&mut self, now: Duration) {
-        if self.repository.next().is_some() || self.interpreters.len() < 2 {
+        if self.interpreters.len() < 2 {
             return;
         }
         for straggler in self.stragglers(now) {
@@ -190,7 +196,8 @@ impl Engine {
         let (work, estimate) = (&straggler.work, self.estimate(&straggler.work)?);
         let program = self.runs.get(&work.run)?.program;
         let candidates = self.interpreters.iter().filter(|(id, _)| **id != straggler.holder);
-        let times = candidates.filter_map(|(id, it)| {
+        let may = |it: &Interpreter| !self.repository.firsts().any(|work| it.suits(work.needs));
+        let times = candidates.filter(|(_, it)| may(it)).filter_map(|(id, it)| {
             let time = it.room(now, work)? + estimate.mul_f64(it.slowness) + it.round_trip();
             let fit = time < straggler.waited && it.late(now, |work| self.estimate(work)).is_empty();
             fit.then_some((!it.staged.contains(&program), time, *id))

@@ -13,7 +13,7 @@ mod status;
 mod tests;
 mod token;
 
-pub use crate::needs::{HAS, LONGEST_WORD, MOST_WORDS, Needs, are_words, is_word};
+pub use crate::needs::{HAS, LONGEST_WORD, MOST_WORDS, Needs, answer, are_words, is_word};
 pub use history::Day;
 pub use lending::{LENT_BY, LENT_TO, Loan, MAY_LEND, MOST_ACCEPTED, MOST_LENT, MOST_LOANS, MOST_PLACES, Telling};
 pub use owners::OWNER;

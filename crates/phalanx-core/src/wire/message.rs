@@ -6,6 +6,7 @@ use super::{News, Shape};
 use crate::cage::Report as CageReport;
 use crate::ids::{FiringId, ProgramId};
 use crate::level::{LevelSet, Levels, Mark};
+use crate::needs::Facts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -139,8 +140,8 @@ pub enum ToExecutor {
     /// Start an interpreter that talks to this user over a data link of these levels. `request` is the user's number
     /// for it. `program`: the token of the user's program. All models of a program share its places. `waits`: if no place
     /// is free, other users are asked to give places back. `memory`: the bytes that the interpreter may use at most, with
-    /// what it starts; `None`: what the machine gives.
-    Recruit { request: u32, levels: Levels, program: [u8; 16], waits: bool, memory: Option<u64> },
+    /// what it starts; `None`: what the machine gives. `gpus`: how many graphics processors are its own; 0: it shares them.
+    Recruit { request: u32, levels: Levels, program: [u8; 16], waits: bool, memory: Option<u64>, gpus: u32 },
     /// End an interpreter at once.
     Release { request: u32 },
     /// The user's next message about revoked and renewed certificates.
@@ -149,6 +150,8 @@ pub enum ToExecutor {
     Beat,
     /// Tell what runs here.
     Status,
+    /// Say whether users' processes find these programs.
+    Find { programs: Vec<String> },
 }
 
 /// From an executor to a user's manager, on the control link.
@@ -157,8 +160,8 @@ pub enum ToExecutor {
 pub enum FromExecutor {
     /// First message: the number of interpreters that this machine offers. `python` is a version like `3.11`: code
     /// travels between equal versions only. `levels`: the levels that a data link may have, for each mark. `cage`: how
-    /// far this machine keeps its users apart.
-    Offer { capacity: u32, python: String, phalanx: String, levels: [LevelSet; 3], cage: CageReport },
+    /// far this machine keeps its users apart. `facts`: what it has, as needs ask for it.
+    Offer { capacity: u32, python: String, phalanx: String, levels: [LevelSet; 3], cage: CageReport, facts: Facts },
     /// First message too: the user is not served, with the reason.
     Away { reason: String },
     /// The interpreter is started. To open its data link, connect again, show `token`, and expect the certificate in
@@ -187,4 +190,6 @@ pub enum FromExecutor {
     Status(Box<Status>),
     /// An interpreter was ended, because it used more memory than its request allows, and why in words.
     Exceeded { request: u32, why: String },
+    /// Whether users' processes find a program here.
+    Found { program: String, is_found: bool },
 }

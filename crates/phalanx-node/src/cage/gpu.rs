@@ -10,8 +10,23 @@ const DEVICES: [&str; 4] = ["nvidia", "kfd", "dri/renderD", "dxg"];
 const FACTS: [&str; 7] =
     ["bus/pci", "class/drm", "class/kfd", "devices/pci", "devices/virtual/kfd", "module/amdgpu", "module/nvidia"];
 
-/// NVIDIA's PCI vendor ID.
+/// PCI vendor IDs.
 const NVIDIA: &str = "0x10de";
+const AMD: &str = "0x1002";
+const INTEL: &str = "0x8086";
+
+/// Who has made a graphics processor, whose libraries read variables of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Maker {
+    /// NVIDIA.
+    Nvidia,
+    /// AMD.
+    Amd,
+    /// Intel.
+    Intel,
+    /// Another maker, or one that the system does not tell.
+    Unknown,
+}
 
 /// The paths that the grant `gpu` opens: devices in `dev` for writing, and facts in `sys` for reading.
 ///
@@ -26,17 +41,24 @@ pub(super) fn opened(dev: &Path, sys: &Path) -> Result<(Vec<PathBuf>, Vec<PathBu
     }
 }
 
-/// The number of graphics processors that the grant `gpu` opens. It counts an NVIDIA card once, although the card has its own device and,
+/// The makers of the graphics processors that the grant `gpu` opens, one for each. It counts an NVIDIA card once, although the card has its own device and,
 /// with its display driver, a render node too.
-pub(super) fn count(dev: &Path, sys: &Path) -> usize {
+pub(super) fn makers(dev: &Path, sys: &Path) -> Vec<Maker> {
     let named = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let has_number = |name: &String| name["nvidia".len()..].parse::<u32>().is_ok();
     let numbered = beginning(dev, &["nvidia"]).iter().map(named).filter(has_number).count();
     let cards: Vec<String> = beginning(dev, &["dri/renderD"]).iter().map(named).collect();
     let vendor = |card: &String| fs::read_to_string(sys.join("class/drm").join(card).join("device/vendor"));
-    let of_nvidia = cards.iter().filter(|card| vendor(card).is_ok_and(|it| it.trim() == NVIDIA)).count();
+    let maker = |card: &String| match vendor(card).unwrap_or_default().trim() {
+        NVIDIA => Maker::Nvidia,
+        AMD => Maker::Amd,
+        INTEL => Maker::Intel,
+        _ => Maker::Unknown,
+    };
+    let (of_nvidia, others): (Vec<Maker>, Vec<Maker>) = cards.iter().map(maker).partition(|it| *it == Maker::Nvidia);
     let of_windows = beginning(dev, &["dxg"]).len();
-    numbered.max(of_nvidia) + (cards.len() - of_nvidia) + of_windows
+    let nvidia = numbered.max(of_nvidia.len());
+    [vec![Maker::Nvidia; nvidia], others, vec![Maker::Unknown; of_windows]].concat()
 }
 
 /// The paths in a folder with one of these prefixes.
@@ -65,13 +87,13 @@ mod tests {
         for name in ["nvidia0", "nvidiactl", "dri/card0", "dri/renderD128", "sda"] {
             fs::write(dev.join(name), "").unwrap();
         }
-        assert_eq!(count(&dev, &sys), 2, "of an unknown maker, and one of NVIDIA");
+        assert_eq!(makers(&dev, &sys), [Maker::Nvidia, Maker::Unknown]);
         for (card, maker) in [("renderD128", "0x10de\n"), ("renderD129", "0x1002\n")] {
             fs::write(dev.join("dri").join(card), "").unwrap();
             fs::create_dir_all(sys.join("class/drm").join(card).join("device")).unwrap();
             fs::write(sys.join("class/drm").join(card).join("device/vendor"), maker).unwrap();
         }
-        assert_eq!(count(&dev, &sys), 2, "two devices of the same card, and one of another maker");
+        assert_eq!(makers(&dev, &sys), [Maker::Nvidia, Maker::Amd], "two devices of the same card, and another one");
         fs::remove_file(dev.join("dri/renderD129")).unwrap();
         let (mut devices, mut facts) = opened(&dev, &sys).unwrap();
         devices.sort();

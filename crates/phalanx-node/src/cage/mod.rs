@@ -41,7 +41,9 @@ pub use view::{Shown, View};
 
 pub use crate::limits::Limits;
 pub use bars::Bars;
+pub use gpu::Maker;
 pub use network::{Network, Way, Ways, means_same};
+pub use paths::is_program;
 pub use paths::{Opened, check_private};
 
 #[cfg(target_os = "linux")]
@@ -96,7 +98,12 @@ pub struct OwnAccounts {
 
 /// The number of graphics processors that the grant `gpu` opens on this machine.
 pub fn gpus() -> usize {
-    gpu::count(Path::new("/dev"), Path::new("/sys"))
+    makers().len()
+}
+
+/// The makers of these graphics processors, one for each.
+pub fn makers() -> Vec<Maker> {
+    gpu::makers(Path::new("/dev"), Path::new("/sys"))
 }
 
 /// The cage of an executor.

@@ -78,7 +78,7 @@ impl Opened {
 }
 
 /// Whether this is an executable file, for any account, because users' processes may have another account than this process.
-pub(super) fn is_program(path: &Path) -> bool {
+pub fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
 }

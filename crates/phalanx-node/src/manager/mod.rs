@@ -13,11 +13,12 @@ pub use mailbox::Mailbox;
 use crate::given;
 use crate::journal::{Journal, Kept, Summary};
 use crate::prints::{Prints, Show};
-use crate::recruit::{LASTS, Recruit, RecruitError, Source};
+use crate::recruit::{Has, LASTS, Recruit, RecruitError, Source};
 use bytes::Bytes;
 use phalanx_core::error::WireError;
 use phalanx_core::event::{Cause, Command, Event, Fact, Outcome};
 use phalanx_core::flow::{Config, Engine, Goal, Graph, Marks, Options as FiringOptions, RunOptions, View};
+use phalanx_core::hub::Needs;
 use phalanx_core::ids::{InterpreterId, ProgramId, RunId, TaskId};
 use phalanx_core::level::Agreed;
 use phalanx_core::wire::{FromInterpreter, ToInterpreter, Tokens, decode, encode, encode_body};
@@ -155,6 +156,18 @@ impl Manager {
             engine.mark(program, marks);
             engine.set_options(program, options);
             program
+        })
+    }
+
+    /// The number of what an instruction needs, for its options. It may take a moment to find out where programs are. `None`: the
+    /// manager has too many different needs.
+    pub fn need(&self, needs: Needs) -> Option<u16> {
+        let known = if needs.software.is_empty() { Vec::new() } else { self.core.source.learn(&needs.software) };
+        self.core.drive(|engine, now| {
+            for (id, Has { own, machine }) in known {
+                engine.on(now, Event::Has { id, own, machine });
+            }
+            engine.need(needs)
         })
     }
 
@@ -306,7 +319,7 @@ impl Core {
     fn drive<T>(&self, decide: impl FnOnce(&mut Engine, Duration) -> T) -> T {
         let mut engine = lock(&self.engine);
         let decided = decide(&mut engine, self.began.elapsed());
-        let (mut written, mut dismissed, mut recruits) = (Vec::<(Arc<Seat>, bool)>::new(), Vec::new(), 0);
+        let (mut written, mut dismissed, mut recruits) = (Vec::<(Arc<Seat>, bool)>::new(), Vec::new(), Vec::new());
         let mut delivered: Vec<Arc<Mailbox>> = Vec::new();
         while let Some(command) = engine.next_command() {
             match command {
@@ -330,7 +343,8 @@ impl Core {
                     }
                 }
                 Command::Record(fact) => self.journal.record(&fact),
-                Command::Recruit => recruits += 1,
+                Command::Recruit => recruits.push(None),
+                Command::RecruitFor { needs } => recruits.push(Some(needs)),
                 Command::Dismiss { id } => dismissed.extend(lock(&self.seats).get(&id).cloned()),
             }
         }
@@ -341,22 +355,26 @@ impl Core {
             false => seat.link.flush_heads(),
         });
         dismissed.iter().for_each(|seat| seat.link.close());
-        for _ in 0..recruits {
-            self.recruit();
-        }
+        recruits.into_iter().for_each(|needs| self.recruit(needs));
         decided
     }
 
-    /// Recruits an interpreter in a new thread, which then becomes its control thread.
-    fn recruit(&self) {
+    /// Recruits an interpreter, which has what is needed, in a new thread, which then becomes its control thread.
+    fn recruit(&self, needs: Option<Arc<Needs>>) {
         let Some(core) = self.myself.upgrade() else { return };
         let id = InterpreterId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        let control = move || {
-            let recruited = core.source.recruit(id);
-            match recruited {
+        let control = move || match needs {
+            None => match core.source.recruit(id) {
                 Ok(recruit) => core.control(id, recruit),
                 Err(error) => core.recruit_failed(&error),
-            }
+            },
+            Some(needs) => match core.source.recruit_for(id, &needs) {
+                Ok(recruit) => core.control(id, recruit),
+                Err((lack, reason)) if !core.closed.load(Ordering::Acquire) => {
+                    core.drive(|engine, now| engine.on(now, Event::Lacking { needs, reason, lack }));
+                }
+                Err(_) => {}
+            },
         };
         if let Err(error) = thread::Builder::new().name(format!("phalanx-control-{}", id.0)).spawn(control) {
             self.recruit_failed(&RecruitError::Start(error));
@@ -433,7 +451,11 @@ impl Core {
         match decode(&frame.header) {
             Ok(FromInterpreter::Ready { pid }) if !seat.is_ready.swap(true, Ordering::Relaxed) => {
                 let (name, machine, level) = (seat.name.clone(), seat.machine.clone(), link.levels().base);
-                self.drive(|engine, now| engine.on(now, Event::Recruited { id, name, machine, pid, level }));
+                let Has { own, machine: of_machine } = seat.has.clone();
+                self.drive(|engine, now| {
+                    engine.on(now, Event::Recruited { id, name, machine, pid, level });
+                    engine.on(now, Event::Has { id, own, machine: of_machine });
+                });
                 let Agreed { levels, why, weaker } = seat.agreed.clone();
                 let weaker = weaker.contains(&true);
                 self.journal.record(&Fact::Protected { interpreter: id, levels, why, weaker });

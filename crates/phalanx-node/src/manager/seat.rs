@@ -2,7 +2,7 @@
 
 use super::mailbox::Mailbox;
 use crate::prints::Voice;
-use crate::recruit::{Hold, Recruit};
+use crate::recruit::{Has, Hold, Recruit};
 use phalanx_core::error::WireError;
 use phalanx_core::event::{Cause, Event, Fact};
 use phalanx_core::ids::InterpreterId;
@@ -32,6 +32,8 @@ pub(super) struct Seat {
     pub name: String,
     pub machine: String,
     pub agreed: Agreed,
+    /// What the interpreter has.
+    pub has: Has,
     pub link: Arc<Link>,
     pub hold: Mutex<Box<dyn Hold>>,
     pub voice: Arc<Voice>,
@@ -63,13 +65,14 @@ struct Looked {
 
 impl Seat {
     pub fn new(id: InterpreterId, recruit: Recruit) -> Seat {
-        let Recruit { link, reader, name, machine, agreed, hold } = recruit;
+        let Recruit { link, reader, name, machine, agreed, hold, has } = recruit;
         Seat {
             id,
             voice: Voice::new(id, &name, &link),
             name,
             machine,
             agreed,
+            has,
             link,
             hold: Mutex::new(hold),
             is_ready: AtomicBool::new(false),
@@ -199,7 +202,7 @@ mod tests {
         let (far, _far_reader) = Link::new(theirs, None, 1 << 20).unwrap();
         let agreed = Agreed { levels: Levels::all(Level::Clear), why: Default::default(), weaker: [false; 3] };
         let (name, machine) = ("here/1".into(), "here".into());
-        let recruit = Recruit { link, reader, name, machine, agreed, hold: Box::new(Held) };
+        let recruit = Recruit { link, reader, name, machine, agreed, hold: Box::new(Held), has: Has::default() };
         let (seat, mailbox) = (Seat::new(InterpreterId(1), recruit), Mailbox::default());
         let control = lock(&seat.reading); // as if the control thread were reading now
         thread::scope(|scope| {

@@ -45,7 +45,7 @@ impl Source for Threads {
         thread::spawn(move || interpret(far, far_reader, &tell));
         let agreed = Agreed { levels: Levels::all(Level::Clear), why: Default::default(), weaker: [false; 3] };
         let (name, machine) = (format!("here/{}", id.0), "here".into());
-        Ok(Recruit { link, reader, name, machine, agreed, hold: Box::new(Held) })
+        Ok(Recruit { link, reader, name, machine, agreed, hold: Box::new(Held), has: Has::default() })
     }
 }
 

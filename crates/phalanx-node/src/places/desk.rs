@@ -37,6 +37,8 @@ pub struct Request {
     pub levels: Levels,
     /// The bytes of memory that the interpreter may use. `None`: what the machine gives.
     pub memory: Option<u64>,
+    /// How many graphics processors are to be the interpreter's own.
+    pub gpus: u32,
     /// Whether other users are asked to give a place back for it.
     pub waits: bool,
     pub since: Instant,

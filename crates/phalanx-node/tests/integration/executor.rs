@@ -34,7 +34,7 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
     let (link, mut reader) = introduced.link(MAX_CONTROL_BODY).unwrap();
     link.send(
         Mark::None,
-        encode(&ToExecutor::Recruit { request: 1, levels, program: [0; 16], waits: false, memory: None }, 0),
+        encode(&ToExecutor::Recruit { request: 1, levels, program: [0; 16], waits: false, memory: None, gpus: 0 }, 0),
         Vec::new(),
     )
     .unwrap();
@@ -48,6 +48,7 @@ fn refusal(policy: Policy, levels: Levels) -> Option<String> {
             | FromExecutor::Away { .. }
             | FromExecutor::Ended { .. }
             | FromExecutor::Exceeded { .. }
+            | FromExecutor::Found { .. }
             | FromExecutor::Share { .. }
             | FromExecutor::Taken { .. }
             | FromExecutor::News(_)
@@ -144,7 +145,7 @@ fn hear(
 fn recruit(link: &Link, requests: std::ops::Range<u32>) {
     let levels = Levels::all(Level::Private);
     for request in requests {
-        let message = ToExecutor::Recruit { request, levels, program: [0; 16], waits: true, memory: None };
+        let message = ToExecutor::Recruit { request, levels, program: [0; 16], waits: true, memory: None, gpus: 0 };
         link.send(Mark::None, encode(&message, 0), Vec::new()).unwrap();
     }
 }

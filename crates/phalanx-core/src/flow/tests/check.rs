@@ -4,7 +4,7 @@ use super::reader::Reader;
 use crate::event::Fact;
 use crate::flow::Engine;
 use crate::flow::groups::Groups;
-use crate::flow::interpreter::Race;
+use crate::flow::interpreter::{Interpreter, Race};
 use crate::flow::repository::Work;
 use crate::ids::TaskId;
 
@@ -22,8 +22,9 @@ impl Check {
     pub fn check(&mut self, engine: &Engine, readers: &[Reader]) {
         self.no_task_twice(engine);
         let mut interpreters = engine.interpreters.values();
-        let idle = interpreters.any(|interpreter| interpreter.in_flight.is_empty() && !interpreter.leaving);
-        assert!(engine.repository.next().is_none() || !idle, "an interpreter is idle beside fireable work");
+        let fits = |it: &Interpreter| engine.repository.firsts().any(|work| it.suits(work.needs));
+        let idle = interpreters.any(|it| it.in_flight.is_empty() && !it.leaving && fits(it));
+        assert!(!idle, "an interpreter is idle beside fireable work");
         let most = engine.interpreters.values().map(|interpreter| interpreter.in_flight.len()).max();
         assert!(most.unwrap_or_default() <= MOST_IN_FLIGHT, "too much is in flight");
         for run in engine.runs.values().filter(|run| run.is_done()) {
@@ -77,7 +78,8 @@ impl Check {
         assert!(!ended, "all was delivered, and the run has not ended");
         let busy = engine.interpreters.values().any(|interpreter| !interpreter.in_flight.is_empty());
         let room = !under_way && !engine.interpreters.is_empty(); // the reader reads, and then there is room
-        let waits = engine.recruiting > 0 || engine.waits_for_machines();
+        let lacks = engine.repository.firsts().any(|it| it.needs > 0); // it is looked for again after a pause
+        let waits = engine.recruiting > 0 || engine.waits_for_machines() || lacks;
         assert!(busy || room || waits, "the run waits for nothing");
     }
 

@@ -5,18 +5,20 @@
 
 use super::check::Check;
 use super::garbage;
-use super::plan::{Kind, LOOK, Plan, TICK, milliseconds};
+use super::plan::{Kind, LABELS, LOOK, Plan, TICK, milliseconds};
 use super::reader::Reader;
 use super::remote::{Act, Remote};
 use super::seat::{Happening, Seat, State};
-use crate::event::{Cause, Command, Event, Fact};
+use crate::event::{Cause, Command, Event, Fact, Lack};
 use crate::flow::{Config, Engine, KILLS};
 use crate::ids::InterpreterId;
 use crate::level::Level;
+use crate::needs::{Facts, Needs};
 use crate::wire::{FromInterpreter, ToInterpreter};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time between two heartbeats of an interpreter.
@@ -42,6 +44,18 @@ pub struct Grid {
     agenda: BTreeMap<(Duration, bool, u64), Happening>,
     happenings: u64,
     recruits: u32,
+    /// The needs for which interpreters were recruited.
+    recruited_for: BTreeMap<InterpreterId, Arc<Needs>>,
+}
+
+/// What an interpreter with this label has.
+fn facts(label: &str) -> Arc<Facts> {
+    Arc::new(Facts::from([("labels".to_owned(), label.to_owned())]))
+}
+
+/// The need of this label.
+pub fn needs(label: &str) -> Needs {
+    Needs { labels: vec![label.to_owned()], ..Needs::default() }
 }
 
 impl Grid {
@@ -85,6 +99,9 @@ impl Grid {
     fn start(plan: Plan) -> Grid {
         let Plan { interpreters, goal, silence, patience, .. } = plan;
         let mut engine = Engine::new(Config { interpreters, goal, silence, patience });
+        for label in &LABELS[1..] {
+            let _ = engine.need(needs(label));
+        }
         let unlucky = plan.losses_of_one_task() >= KILLS;
         let readers = plan.streams.iter().enumerate().map(|(index, stream)| Reader::open(&mut engine, index, stream));
         let mut grid = Grid {
@@ -100,6 +117,7 @@ impl Grid {
             agenda: BTreeMap::new(),
             happenings: 0,
             recruits: 0,
+            recruited_for: BTreeMap::new(),
         };
         grid.readers.iter_mut().for_each(|reader| reader.unlucky = unlucky);
         grid.add(TICK, Happening::Tick);
@@ -152,6 +170,10 @@ impl Grid {
                 self.engine
                     .on(self.now, if is_closed { Event::Closed { reason } } else { Event::RecruitFailed { reason } });
             }
+            Happening::Lacks(needs) => {
+                let (reason, lack) = ("no machine with a label".to_owned(), Lack::Busy);
+                self.engine.on(self.now, Event::Lacking { needs, reason, lack });
+            }
             Happening::Read(reader, tasks) => self.engine.read(self.readers[reader].run, tasks),
         }
         self.obey();
@@ -178,7 +200,8 @@ impl Grid {
                 let Some(seat) = self.seats.get(&to) else { panic!("{message:?} to nobody") };
                 self.add(self.now + seat.delay, Happening::Arrive(to, message, body.concat().into()));
             }
-            Command::Recruit => self.recruit(),
+            Command::Recruit => self.recruit(None),
+            Command::RecruitFor { needs } => self.recruit(Some(needs)),
             Command::Dismiss { id } => self.dismiss(id),
             Command::Deliver { run, outcome } => {
                 let index = self.readers.iter().position(|reader| reader.run == run).expect("an open run");
@@ -188,27 +211,46 @@ impl Grid {
             }
             Command::Record(fact) => {
                 self.check.record(&fact, &self.readers);
+                self.check_needs(&fact);
                 self.facts.push(fact);
             }
         }
     }
 
-    fn recruit(&mut self) {
+    /// Panics if an instruction is fired where what it needs is missing.
+    fn check_needs(&self, fact: &Fact) {
+        let Fact::Fired { interpreter, run, instruction, .. } = fact else { return };
+        let Some(reader) = self.readers.iter().find(|reader| reader.run == *run) else { return };
+        let needed = reader.stream.settings.get(usize::from(*instruction)).map_or(0, |it| it.needs);
+        let facts = &self.seats[interpreter].facts;
+        assert!(needed == 0 || needs(LABELS[usize::from(needed)]).are_met(facts), "{fact:?} without what it needs");
+    }
+
+    fn recruit(&mut self, needs: Option<Arc<Needs>>) {
         let how = self.plan.recruits.get(self.recruits as usize).copied().unwrap_or_default();
         self.recruits += 1;
         let id = InterpreterId(self.recruits);
-        let happening = if how.fails { Happening::RecruitFails(id) } else { Happening::Recruited(id) };
+        let happening = match (&needs, how.fails) {
+            (_, false) => Happening::Recruited(id),
+            (None, true) => Happening::RecruitFails(id),
+            (Some(needs), true) => Happening::Lacks(needs.clone()),
+        };
+        self.recruited_for.extend(needs.map(|needs| (id, needs)));
         self.add(self.now + how.takes, happening);
     }
 
     fn recruited(&mut self, id: InterpreterId) {
         let delay = self.plan.delays[id.0 as usize % self.plan.delays.len()];
         let slowness = self.plan.slowness[id.0 as usize % self.plan.slowness.len()];
-        let seat = Seat::new(Remote::new(Rc::new(self.plan.streams.clone()), slowness), delay, self.now);
+        let mut seat = Seat::new(Remote::new(Rc::new(self.plan.streams.clone()), slowness), delay, self.now);
+        let label = self.recruited_for.get(&id).map(|needs| needs.labels[0].as_str());
+        let facts = facts(label.unwrap_or(self.plan.labels[id.0 as usize % self.plan.labels.len()]));
+        seat.facts = facts.clone();
         self.seats.insert(id, seat);
         self.add(self.now + BEAT, Happening::Act(id, Act::Say(FromInterpreter::Beat, Bytes::new())));
         let (name, machine) = (format!("interpreter/{}", id.0), "machine".to_owned());
         self.engine.on(self.now, Event::Recruited { id, name, machine, pid: id.0, level: Level::Clear });
+        self.engine.on(self.now, Event::Has { id, own: facts.clone(), machine: facts });
     }
 
     fn arrive(&mut self, id: InterpreterId, message: ToInterpreter, body: Bytes) {

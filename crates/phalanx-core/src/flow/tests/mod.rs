@@ -17,6 +17,7 @@ mod grains;
 mod graphs;
 mod losses;
 mod memory;
+mod needs;
 mod parts;
 mod priorities;
 mod random;

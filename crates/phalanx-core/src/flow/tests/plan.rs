@@ -4,6 +4,9 @@ use super::integers::Form;
 use crate::flow::{Goal, Graph, KILLS, Options, RunOptions};
 use std::time::Duration;
 
+/// The labels that instructions can need, by the number of the need.
+pub const LABELS: [&str; 3] = ["", "red", "blue"];
+
 /// Time between two ticks of the driver.
 pub const TICK: Duration = Duration::from_millis(150);
 /// Time between two looks of the driver at idle interpreters.
@@ -41,6 +44,8 @@ pub struct Plan {
     pub sleep: Option<(Duration, Duration)>,
     /// Whether messages in flight from an interpreter are lost when a task kills it.
     pub crashes_lose_answers: bool,
+    /// The labels of an interpreter that is recruited without needs. Indexed by its number, cyclically.
+    pub labels: Vec<&'static str>,
     /// Until then, recruits fail because owners have closed their machines.
     pub closed_until: Duration,
 }
@@ -60,6 +65,7 @@ impl Default for Plan {
             reading: Duration::ZERO,
             sleep: None,
             crashes_lose_answers: false,
+            labels: vec![""],
             closed_until: Duration::ZERO,
         }
     }

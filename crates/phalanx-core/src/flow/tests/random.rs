@@ -120,7 +120,9 @@ proptest! {
     ) {
         // longer than all that a sound task takes
         let timeout = Some(Duration::from_secs(60));
-        let settings = |number: usize| Options { timeout, retries, priority: priorities[number % priorities.len()] };
+        let settings = |number: usize| {
+            Options { timeout, retries, priority: priorities[number % priorities.len()], needs: 0 }
+        };
         let streams = plan.streams.into_iter().enumerate().map(|(number, stream)| Stream {
             settings: (0..usize::from(stream.instructions)).map(|it| settings(it + number)).collect(),
             hanging: hanging.clone(),
@@ -129,6 +131,28 @@ proptest! {
             ..stream
         });
         expect_right(&Grid::run(Plan { streams: streams.collect(), ..plan }));
+    }
+
+    #[test]
+    fn instructions_are_fired_only_where_they_have_what_they_need(
+        plan in plan(),
+        needs in vec(0..3u16, 1..5),
+        labels in vec(select(vec!["", "red", "blue", "blue red"]), 1..4),
+        retries in 0..2u32,
+        priorities in vec(-1..2i32, 1..3),
+    ) {
+        let settings = |number: usize| Options {
+            timeout: None,
+            retries,
+            priority: priorities[number % priorities.len()],
+            needs: needs[number % needs.len()],
+        };
+        let streams = plan.streams.into_iter().enumerate().map(|(number, stream)| Stream {
+            settings: (0..usize::from(stream.instructions)).map(|it| settings(it + number)).collect(),
+            raising: if retries == 0 { stream.raising.clone() } else { Vec::new() },
+            ..stream
+        });
+        expect_right(&Grid::run(Plan { streams: streams.collect(), labels, ..plan }));
     }
 
     #[test]

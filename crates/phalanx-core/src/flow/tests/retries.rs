@@ -9,7 +9,7 @@ use crate::event::Fact;
 use crate::flow::{KILLS, Options};
 
 fn with_retries(retries: u32) -> Vec<Options> {
-    vec![Options { retries, timeout: Some(milliseconds(500)), priority: 0 }; 20]
+    vec![Options { retries, timeout: Some(milliseconds(500)), ..Options::default() }; 20]
 }
 
 fn retries(grid: &Grid) -> Vec<u32> {

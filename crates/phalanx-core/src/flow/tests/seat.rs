@@ -3,8 +3,10 @@
 use super::remote::{Act, Remote};
 use crate::event::Cause;
 use crate::ids::InterpreterId;
+use crate::needs::{Facts, Needs};
 use crate::wire::{FromInterpreter, ToInterpreter};
 use bytes::Bytes;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An event on the agenda.
@@ -17,6 +19,7 @@ pub enum Happening {
     LinkEnds(InterpreterId, Cause),
     Recruited(InterpreterId),
     RecruitFails(InterpreterId),
+    Lacks(Arc<Needs>),
     Read(usize, u64),
     /// At an interpreter.
     Arrive(InterpreterId, ToInterpreter, Bytes),
@@ -57,6 +60,8 @@ pub struct Seat {
     pub heard: Duration,
     /// Whether its messages are lost.
     pub cut: bool,
+    /// What it has.
+    pub facts: Arc<Facts>,
     /// The messages held back while it is unheard.
     pub held: Vec<(FromInterpreter, Bytes)>,
 }
@@ -74,6 +79,7 @@ impl Seat {
             arrived: now,
             heard: now,
             cut: false,
+            facts: Arc::default(),
             held: Vec::new(),
         }
     }

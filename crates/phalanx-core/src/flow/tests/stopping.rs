@@ -11,7 +11,7 @@ use bytes::Bytes;
 use std::time::Duration;
 
 fn with_timeout(timeout: Duration, retries: u32) -> Vec<Options> {
-    vec![Options { timeout: Some(timeout), retries, priority: 0 }; 3]
+    vec![Options { timeout: Some(timeout), retries, ..Options::default() }; 3]
 }
 
 fn hanging(tasks: Vec<u64>) -> Stream {

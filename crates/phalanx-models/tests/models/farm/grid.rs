@@ -298,7 +298,7 @@ impl Visit {
                     None => grid.breaks(format!("{message:?} is for nobody")),
                 }
             }
-            Command::Recruit => grid.recruiting += 1,
+            Command::Recruit | Command::RecruitFor { .. } => grid.recruiting += 1,
             Command::Dismiss { id } => {
                 if let Some(seat) = grid.seats.get_mut(&id.0) {
                     seat.die();

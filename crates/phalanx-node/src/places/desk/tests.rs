@@ -37,7 +37,17 @@ impl Machine {
             let holder = holder(session);
             let (number, levels, since) = (self.numbers, Levels::all(Level::Safe), self.at(at));
             let entered = self.quota.enter(&holder.user).unwrap();
-            self.places.request(Request { session, number, holder, levels, memory: None, waits, since, entered });
+            self.places.request(Request {
+                session,
+                number,
+                holder,
+                levels,
+                memory: None,
+                gpus: 0,
+                waits,
+                since,
+                entered,
+            });
         }
     }
 
