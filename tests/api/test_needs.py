@@ -237,7 +237,7 @@ class TestCommands:
         ("words", "told"),
         [
             (["--grid", "lab", "--needs", "disk=4"], "'disk=4' is no need: write one of cores="),
-            (["--needs", "cores=2"], "--needs needs --hosts, --grid or --lan"),
+            (["--needs", "cores=2"], "--needs needs --hosts, --grid, --lan or --on"),
         ],
     )
     def test_wrong_needs_are_an_error_of_usage(self, hub: FakeHub, words: list[str], told: str) -> None:
