@@ -28,8 +28,8 @@ MODULES = {
         "root",
     ],
     "phalanx-net": [
-        "address copy pages preamble private_folder replace sync",
-        "forks",
+        "address copy file_lock pages preamble private_folder sync",
+        "forks replace",
         "body",
         "memory seal",
         "connection frames sealed socket",
@@ -66,7 +66,7 @@ MODULES = {
     "phalanx-bsp": ["process", "root"],
     "phalanx-py": [
         "errors graph needs owners text turn",
-        "bsp buffers grid policy",
+        "absent bsp buffers grid policy",
         "tokens transfer weights",
         "files interpreter manager",
         "comm space",
@@ -76,7 +76,7 @@ MODULES = {
         "root",
     ],
     "python": [
-        "_native",
+        "_file_locks _native",
         "_atomic _call _copying _progress _shown _temporary _unpacking errors summary words",
         "_course _waiting members",
         "_asynchronous _identities arrays hosts profile requirements security status",

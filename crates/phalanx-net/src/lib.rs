@@ -13,6 +13,7 @@ pub mod body;
 pub mod connection;
 pub mod copy;
 pub mod dial;
+pub mod file_lock;
 pub mod forks;
 pub mod frames;
 pub mod identity;

@@ -7,6 +7,7 @@ mod unwritten;
 
 pub(crate) use unwritten::Unwritten;
 
+use crate::file_lock::{Kind, try_lock, unlock};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -28,11 +29,9 @@ pub struct Locked {
     lock: Option<File>,
 }
 
-/// A process that is forked meanwhile has the lock's file open too, so that closing the file here would not release the lock.
-#[cfg(unix)]
 impl Drop for Locked {
     fn drop(&mut self) {
-        let _ = self.lock.as_ref().map(|lock| rustix::fs::flock(lock, rustix::fs::FlockOperation::Unlock));
+        self.lock.iter().for_each(unlock);
     }
 }
 
@@ -141,7 +140,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
 /// Waits until no other process holds the lock.
 fn hold(lock: &File, patience: Duration) -> io::Result<()> {
     let until = Instant::now() + patience;
-    while !is_locked(lock)? {
+    while !try_lock(lock, Kind::Exclusive)? {
         if Instant::now() >= until {
             return Err(io::Error::new(ErrorKind::WouldBlock, "another process holds the lock of its folder"));
         }
@@ -259,23 +258,6 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
-}
-
-/// Locks the file, unless another process has locked it.
-#[cfg(unix)]
-fn is_locked(file: &File) -> io::Result<bool> {
-    use rustix::fs::{FlockOperation, flock};
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Without locks, the older of two files that are written at the same moment may stay.
-#[cfg(not(unix))]
-fn is_locked(_: &File) -> io::Result<bool> {
-    Ok(true)
 }
 
 #[cfg(test)]

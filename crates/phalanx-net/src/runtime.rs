@@ -154,9 +154,9 @@ mod system {
     }
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 mod system {
-    use crate::socket::Listener;
+    use crate::socket::{Listener, no_unix_sockets};
     use std::io;
     use std::path::{Path, PathBuf};
 
@@ -165,7 +165,7 @@ mod system {
     }
 
     pub fn in_private_folder<T>(_: &Path, _: impl Fn() -> io::Result<T>) -> io::Result<T> {
-        Err(io::ErrorKind::Unsupported.into())
+        Err(no_unix_sockets())
     }
 
     pub fn is_private(_: &Path) -> bool {
@@ -177,7 +177,7 @@ mod system {
     }
 
     pub fn bind_private(_: &Path) -> io::Result<Listener> {
-        Err(io::ErrorKind::Unsupported.into())
+        Err(no_unix_sockets())
     }
 
     pub fn number_of(_: &Path) -> Option<(u64, u64)> {

@@ -39,7 +39,8 @@ pub struct Activity {
 impl Activity {
     /// Notes how an interpreter has ended, if the end was a loss. An interpreter whose manager is gone ends itself by SIGKILL.
     pub fn note_end(&self, user: &str, how: &str) {
-        let is_usual = how.starts_with("exited with status 0") || how.starts_with("killed by signal 9");
+        let usual = ["exited with status 0", "killed by signal 9", "killed, ", "killed"]; // Windows has no signals
+        let is_usual = usual[..3].iter().any(|usual| how.starts_with(usual)) || how == usual[3];
         if is_usual && !how.contains("out of memory") {
             return;
         }

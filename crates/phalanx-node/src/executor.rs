@@ -44,7 +44,6 @@ use phalanx_core::voluntary::Rules;
 use phalanx_core::wire::hub::{Facts, GuestState, Status, Terms as GuestTerms, What, Worked};
 use phalanx_core::wire::jobs::FromHubJobs;
 use phalanx_core::wire::machines::Usage;
-#[cfg(target_os = "linux")]
 use phalanx_core::wire::machines::{FromMachine, MOST_PIECE};
 use phalanx_core::wire::{FromExecutor, MAX_CONTROL_BODY, ToExecutor, Version, decode, encode};
 use phalanx_net::address::Address;
@@ -710,10 +709,7 @@ impl Service {
         match wanted {
             Wanted::Control => self.serve_user(peer),
             Wanted::Data { token } => self.pass_on(token, &peer),
-            #[cfg(target_os = "linux")]
             Wanted::Ranks => self.serve_ranks(peer),
-            #[cfg(not(target_os = "linux"))]
-            Wanted::Ranks => Err(refused("message passing programs run on Linux")),
             Wanted::Transfer => self.transfers()?.serve(peer),
             Wanted::Files => self.transfers()?.serve_files(peer),
             Wanted::Executor => self.transfers()?.serve_executor(peer),
@@ -849,6 +845,17 @@ impl Service {
         self.log.visit(known, format!("{known}'s message passing program is gone"));
         self.programs.fetch_sub(1, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Tells the launcher of a message passing program that none runs here.
+    #[cfg(not(target_os = "linux"))]
+    fn serve_ranks(&self, mut peer: Peer) -> io::Result<()> {
+        let shown = self.member.newest();
+        let (shaken, user) = peer.shake_hands(&shown, control::LEVELS)?;
+        check_accepted(&self.options.accepted, &user)?;
+        let (link, reader) = Link::new(peer.socket, Some(shaken), MOST_PIECE as u64)?;
+        let why = refused("message passing programs run on Linux, and this executor is on another system");
+        Err(turn_away(&link, reader, &FromMachine::Refused { reason: why.to_string() }, why))
     }
 
     /// Takes a place for a user that is accepted here. From then on no flood disconnects the user.

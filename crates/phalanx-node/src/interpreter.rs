@@ -1,8 +1,23 @@
 //! Interpreter processes: how they are started and ended, and what they do first.
 //!
-//! The parent keeps a *tether* to each interpreter: a unix socket that is the child's standard input. Over it the child is told
+//! The parent keeps a *tether* to each interpreter: a unix socket that is the child's standard input, or on Windows a connection whose
+//! end the child reads from its standard input. Over it the child is told
 //! who it is, and receives its data link. When the tether ends, for whatever reason the parent ended, the child ends too. The
 //! key that an interpreter authenticates with is made for it alone. The code that it runs never sees the machine's key.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
+
+pub use system::end_process;
+#[cfg(target_os = "linux")]
+pub(crate) use unix::{end_group, is_zombie};
 
 use crate::cage::{Bars, Opened};
 use crate::delegated::file::{Kept, VARIABLE};
@@ -26,9 +41,10 @@ use phalanx_net::tls::offer;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use system::{Passenger, Spawned};
 use zeroize::Zeroizing;
 
 /// A handshake takes milliseconds, or seconds where both machines are busy.
@@ -101,7 +117,7 @@ pub struct Process {
 #[derive(Debug)]
 enum Started {
     /// This process's.
-    Here(Child),
+    Here(Spawned),
     /// That of the keeper of its cage.
     #[cfg(target_os = "linux")]
     Kept(Keeper, u32),
@@ -111,7 +127,7 @@ impl Started {
     /// Starts the command. Without `bars` it is not caged.
     #[cfg(target_os = "linux")]
     fn start(mut command: Command, bars: Option<&Bars>) -> io::Result<Started> {
-        let Some(bars) = bars else { return Ok(Started::Here(command.spawn()?)) };
+        let Some(bars) = bars else { return Ok(Started::Here(Spawned::start(command)?)) };
         let (keeper, mut begun) = Keeper::start(bars, std::slice::from_mut(&mut command))?;
         let (process, _) = begun.pop().ok_or(io::ErrorKind::InvalidInput)??;
         Ok(Started::Kept(keeper, process))
@@ -119,13 +135,22 @@ impl Started {
 
     /// Elsewhere there is no cage to enter.
     #[cfg(not(target_os = "linux"))]
-    fn start(mut command: Command, _: Option<&Bars>) -> io::Result<Started> {
-        Ok(Started::Here(command.spawn()?))
+    fn start(command: Command, _: Option<&Bars>) -> io::Result<Started> {
+        Ok(Started::Here(Spawned::start(command)?))
+    }
+
+    /// Gives the interpreter its end of the tether, if it did not inherit it.
+    fn take_on(&mut self, passenger: Passenger) -> io::Result<()> {
+        match self {
+            Started::Here(child) => child.take_on(passenger),
+            #[cfg(target_os = "linux")]
+            Started::Kept(..) => Ok(()),
+        }
     }
 
     fn process(&self) -> u32 {
         match self {
-            Started::Here(child) => child.id(),
+            Started::Here(child) => child.number(),
             #[cfg(target_os = "linux")]
             Started::Kept(_, process) => *process,
         }
@@ -133,7 +158,7 @@ impl Started {
 
     fn has_ended(&self) -> bool {
         match self {
-            Started::Here(child) => is_zombie(child.id()),
+            Started::Here(child) => child.has_ended(),
             #[cfg(target_os = "linux")]
             Started::Kept(keeper, _) => keeper.has_news(),
         }
@@ -141,7 +166,7 @@ impl Started {
 
     fn begin_end(&self) {
         match self {
-            Started::Here(child) => end_group(child.id()),
+            Started::Here(child) => child.begin_end(),
             #[cfg(target_os = "linux")]
             Started::Kept(keeper, _) => keeper.begin_end(),
         }
@@ -150,10 +175,7 @@ impl Started {
     /// Ends the interpreter and what it has started. Returns how it ended.
     fn end(&mut self, before: Before) -> Cause {
         let how = match self {
-            Started::Here(child) => {
-                end_group(child.id());
-                ending::wait(child, before)
-            }
+            Started::Here(child) => child.end(before),
             #[cfg(target_os = "linux")]
             Started::Kept(keeper, process) => match keeper.end().iter().find(|ended| ended.process == *process) {
                 Some(ended) => match keeper.why() {
@@ -183,7 +205,8 @@ impl Process {
         let (tether, child_end) = Socket::pair()?;
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(stdio(child_end));
+        command.args(arguments);
+        let passenger = system::tether(&mut command, child_end);
         bars.into_iter().for_each(|bars| bars.furnish(&mut command));
         if let Some(folder) = bars.and_then(Bars::folder) {
             command.env(VARIABLE, folder.join(Kept::name()));
@@ -191,12 +214,11 @@ impl Process {
         if let Some(gpus) = &gpus {
             command.envs(gpus.variables());
         }
-        apart_from_terminal(&mut command);
         set_threads(&mut command);
         let before = Before::now();
         let started = Started::start(command, bars)?;
         // held from here on, so that the child is ended if anything fails
-        let process = Process {
+        let mut process = Process {
             started,
             tether,
             before,
@@ -205,6 +227,7 @@ impl Process {
             watched: None,
             gpus,
         };
+        process.started.take_on(passenger)?;
         let bytes = Zeroizing::new(postcard::to_stdvec(begin).map_err(io::Error::other)?);
         (&process.tether).write_all(&(bytes.len() as u32).to_le_bytes())?;
         (&process.tether).write_all(&bytes)?;
@@ -213,7 +236,7 @@ impl Process {
 
     /// Passes the interpreter its data link.
     pub fn give(&self, data: &Socket) -> io::Result<()> {
-        self.tether.send_socket(data)
+        system::pass(&self.tether, data, self.started.process())
     }
 
     /// Lets the watch end the interpreter, which is a child of this process, when it uses too much memory.
@@ -229,7 +252,7 @@ impl Process {
 
     /// Whether the interpreter lives and is not stopped. A process that only waits for the CPU or the disk counts as alive.
     pub fn is_alive(&self) -> bool {
-        self.end.is_none() && ending::state(self.started.process()).is_some_and(|state| !"TtZX".contains(state))
+        self.end.is_none() && ending::is_running(self.started.process())
     }
 
     /// Whether the interpreter is stopped, for example by a debugger.
@@ -266,8 +289,7 @@ impl Process {
     /// The output that an ended interpreter printed and did not send. Only the user's own process may read it. An executor must
     /// not, because the output is the user's data.
     pub fn last_words(&self) -> Vec<(Kind, Bytes)> {
-        let pipes: Vec<_> = std::iter::from_fn(|| self.tether.receive_file_now().ok()).take(2).collect();
-        printing::left(&pipes)
+        printing::left(&self.tether)
     }
 }
 
@@ -277,50 +299,11 @@ impl Drop for Process {
     }
 }
 
-#[cfg(unix)]
-fn stdio(socket: Socket) -> Stdio {
-    Stdio::from(std::os::fd::OwnedFd::from(socket))
-}
-
-/// Moves the child to a process group of its own. A Ctrl-C at the terminal is meant for the user's program, which then ends its
-/// interpreters.
-#[cfg(unix)]
-fn apart_from_terminal(command: &mut Command) {
-    use std::os::unix::process::CommandExt;
-    command.process_group(0);
-}
-
-/// Whether the child has ended. It is not reaped, so that its process group number stays reserved.
-#[cfg(unix)]
-pub(crate) fn is_zombie(child: u32) -> bool {
-    // SAFETY: all zeroes is a value of this plain structure, which the system fills in.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `info` lives as long as the call; the process id is that of our child.
-    let waited = unsafe { libc::waitid(libc::P_PID, child as libc::id_t, &raw mut info, options) };
-    // SAFETY: filled in by waitid; zero if the child has not ended.
-    waited == 0 && unsafe { info.si_pid() } != 0
-}
-
-/// Kills the child and every process in its group.
-#[cfg(unix)]
-pub(crate) fn end_group(child: u32) {
-    // SAFETY: sends signals; the child was not reaped yet, so the number still belongs to it.
-    unsafe {
-        libc::kill(-(child as libc::pid_t), libc::SIGKILL);
-        libc::kill(child as libc::pid_t, libc::SIGKILL);
-    }
-}
-
 /// The child's first steps: receives the parent's message and the data link, and starts to forward what is printed. Waits until
 /// the link is there. From then on the process ends when its parent does.
 pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader, Arc<Printing>)> {
     open_standard_streams()?;
-    let mut tether = take_standard_input()?;
-    // The executor is root where the interpreter has an account of its user's own.
-    if !tether.peer_is_same_user_or_root()? {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "started by another user"));
-    }
+    let mut tether = system::take_tether()?;
     let mut length = [0; 4];
     tether.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length);
@@ -352,29 +335,4 @@ pub fn begin() -> io::Result<(Begin, Arc<Link>, Reader, Arc<Printing>)> {
         end_process(0);
     })?;
     Ok((begin, link, reader, printing))
-}
-
-/// Takes over the socket that is this process's standard input. User code that reads standard input finds it at its end.
-#[cfg(unix)]
-fn take_standard_input() -> io::Result<Socket> {
-    use std::os::fd::{AsFd, AsRawFd};
-    let tether = std::io::stdin().as_fd().try_clone_to_owned()?;
-    let nothing = std::fs::File::open("/dev/null")?;
-    // SAFETY: both are open descriptors.
-    if unsafe { libc::dup2(nothing.as_raw_fd(), 0) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(Socket::from(tether))
-}
-
-/// Ends this process and everything that it has started at once. Exit handlers of the user's libraries do not run.
-#[cfg(unix)]
-pub fn end_process(status: i32) -> ! {
-    // SAFETY: kills the process group that this process was started to lead, or only the process if it leads none.
-    unsafe {
-        if libc::getpgrp() == libc::getpid() {
-            libc::kill(0, libc::SIGKILL);
-        }
-        libc::_exit(status)
-    }
 }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// The period for which the lines of a cause are limited.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -172,6 +172,7 @@ impl FromStr for Severity {
 /// Local time, like `2026-11-23 18:26:03.120`.
 #[cfg(unix)]
 fn local_time() -> String {
+    use std::time::{SystemTime, UNIX_EPOCH};
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = now.as_secs() as libc::time_t;
     // SAFETY: all zeroes is a value of this plain structure, which the system fills in; both live as long as the call.
@@ -184,9 +185,15 @@ fn local_time() -> String {
 }
 
 /// Seconds since 1970, on systems without `localtime_r`.
-#[cfg(not(unix))]
+#[cfg(windows)]
 fn local_time() -> String {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string()
+    use windows_sys::Win32::Foundation::SYSTEMTIME;
+    let mut at = SYSTEMTIME::default();
+    // SAFETY: the structure lives as long as the call.
+    unsafe { windows_sys::Win32::System::SystemInformation::GetLocalTime(&raw mut at) };
+    let SYSTEMTIME { wYear: year, wMonth: month, wDay: day, wHour: hour, wMinute: minute, .. } = at;
+    let (second, part) = (at.wSecond, at.wMilliseconds);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{part:03}")
 }
 
 #[cfg(test)]
@@ -230,7 +237,6 @@ mod tests {
         assert!(hidden > 0, "{shown}");
     }
 
-    #[cfg(unix)]
     #[test]
     fn times_have_one_length_and_sort_as_text() {
         let (one, other) = (local_time(), local_time());

@@ -4,7 +4,18 @@
 //! processes that live, just before they are ended, misses only what a process uses after its last look and before it ends by itself.
 //! The time of all users together misses nothing: it is that of all children of this process.
 
-use crate::ending;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
+
+pub use system::of_ticks;
+
 use phalanx_core::wire::hub::What;
 use phalanx_net::sync::lock;
 use std::collections::{BTreeMap, HashMap};
@@ -13,8 +24,6 @@ use std::time::{Duration, Instant};
 
 /// Most sums that are kept, by user and kind of work. Beyond it, the least one is forgotten.
 const MOST_SUMS: usize = 1000;
-/// Most processes that are looked at, of those that one process has started. A program may start as many as its account can.
-const MOST_PROCESSES: usize = 1000;
 /// Longest look at the processes of one program. A process with many threads has a list of children for each of them.
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
 
@@ -109,7 +118,7 @@ impl Metered {
     /// The first of the processes has ended, and has used this processor time.
     #[cfg(target_os = "linux")]
     pub fn tell(&self, processor: Duration) {
-        let ticks = processor.as_millis() as u64 * ticks_a_second() / 1000;
+        let ticks = processor.as_millis() as u64 * system::ticks_a_second() / 1000;
         let mut ledger = lock(&self.meter.0);
         let first = ledger.live.get_mut(&self.number).and_then(|live| live.processes.first_mut());
         first.into_iter().for_each(|process| process.ticks = process.ticks.max(ticks));
@@ -135,7 +144,7 @@ impl Meter {
         let number = ledger.next;
         ledger.next += 1;
         let (user, since) = (user.to_owned(), Instant::now());
-        let start = |number: u32| Process { number, start: of_process(number).map_or(0, |seen| seen.start), ticks: 0 };
+        let start = |number: u32| Process { number, start: system::start(number), ticks: 0 };
         let processes = processes.into_iter().map(start).collect();
         ledger.live.insert(number, Live { user, what, processes, places, since, resident: 0 });
         Metered { meter: self.clone(), number }
@@ -153,8 +162,10 @@ impl Meter {
 
     /// The processor time of all processes that this process has started, also those that have ended.
     pub fn all(&self) -> Duration {
-        let live = lock(&self.0).live.values().map(Live::processor).sum::<Duration>();
-        of_ended_children() + live
+        let ledger = lock(&self.0);
+        let live = ledger.live.values().map(Live::processor).sum::<Duration>();
+        let looked_at = || ledger.ended.values().map(|sum| sum.processor).sum();
+        live + system::of_ended_children().unwrap_or_else(looked_at)
     }
 }
 
@@ -221,7 +232,7 @@ impl Live {
         self.resident = 0;
         let until = Instant::now() + LONGEST_LOOK;
         for process in &mut self.processes {
-            let Some((ticks, resident)) = tree(process, until) else { continue };
+            let Some((ticks, resident)) = system::tree(process, until) else { continue };
             process.ticks = process.ticks.max(ticks);
             self.resident += resident;
         }
@@ -232,68 +243,10 @@ impl Live {
     }
 }
 
-/// The processor time, in ticks, and the memory, in bytes, of a process and of all that it has started, as far as they are found until
-/// then. `None`: it has ended.
-fn tree(of: &Process, until: Instant) -> Option<(u64, u64)> {
-    of_process(of.number).filter(|seen| seen.start == of.start)?;
-    let (mut ticks, mut resident, mut found) = (0, 0, vec![of.number]);
-    let mut next = 0;
-    while let Some(process) = found.get(next).copied() {
-        next += 1;
-        let Some(seen) = of_process(process) else { continue };
-        (ticks, resident) = (ticks + seen.ticks, resident + seen.resident);
-        let in_time = ending::threads(process).take_while(|_| Instant::now() < until);
-        let children = in_time.flat_map(|thread| ending::children(process, thread));
-        found.extend(children.take(MOST_PROCESSES.saturating_sub(found.len())));
-    }
-    Some((ticks, resident))
-}
-
-/// What the kernel tells of a process: its start and its processor time with that of its children that have ended, in ticks, and its
-/// memory in bytes.
-struct OfProcess {
-    start: u64,
-    ticks: u64,
-    resident: u64,
-}
-
-/// Reads it (proc(5), the fields 14 to 17, 22 and 24 of `stat`).
-fn of_process(process: u32) -> Option<OfProcess> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    let ticks = (14..=17).map(number).sum::<Option<u64>>()?;
-    Some(OfProcess { start: number(22)?, ticks, resident: number(24)? * page_size() })
-}
-
-/// The time of so many of the kernel's ticks.
-pub fn of_ticks(ticks: u64) -> Duration {
-    Duration::from_millis(ticks * 1000 / ticks_a_second())
-}
-
-fn ticks_a_second() -> u64 {
-    // SAFETY: the call only reads a number.
-    unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64
-}
-
-fn page_size() -> u64 {
-    // SAFETY: the call only reads a number.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1) as u64
-}
-
-/// The processor time of the children of this process that have ended and were waited for, and of their own.
-fn of_ended_children() -> Duration {
-    // SAFETY: all zeroes is a value of this plain structure, which the system fills in.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` lives as long as the call.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
-    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
-    time(usage.ru_utime) + time(usage.ru_stime)
-}
-
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::ending;
     use std::process::{Child, Command, Stdio};
 
     fn busy() -> Child {

@@ -17,6 +17,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use std::collections::HashMap;
+#[cfg(unix)]
 use std::fs::File;
 #[cfg(unix)]
 use std::os::fd::BorrowedFd;

@@ -1,8 +1,12 @@
 //! `phalanx._native`: the engines and drivers as Python sees them. Conversions and errors, no logic.
 
+#[cfg(windows)]
+mod absent;
 mod asked;
+#[cfg(unix)]
 mod bsp;
 mod buffers;
+#[cfg(unix)]
 mod comm;
 mod errors;
 mod executor;
@@ -17,6 +21,7 @@ mod manager;
 mod needs;
 mod owners;
 mod policy;
+#[cfg(unix)]
 mod ranks;
 mod space;
 mod text;
@@ -25,17 +30,25 @@ mod transfer;
 mod turn;
 mod weights;
 
+#[cfg(windows)]
+use absent::{Bells, Bsp, Comm, CommDialling, CommListener, CommRules, Launcher};
+#[cfg(unix)]
+use bsp::Bsp;
+#[cfg(unix)]
+use comm::{Bells, Comm, CommDialling, CommListener, CommRules};
 use pyo3::prelude::*;
+#[cfg(unix)]
+use ranks::Launcher;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffers::Region>()?;
-    module.add_class::<bsp::Bsp>()?;
-    module.add_class::<comm::Bells>()?;
-    module.add_class::<comm::Comm>()?;
-    module.add_class::<comm::CommDialling>()?;
-    module.add_class::<comm::CommListener>()?;
-    module.add_class::<comm::CommRules>()?;
+    module.add_class::<Bsp>()?;
+    module.add_class::<Bells>()?;
+    module.add_class::<Comm>()?;
+    module.add_class::<CommDialling>()?;
+    module.add_class::<CommListener>()?;
+    module.add_class::<CommRules>()?;
     module.add_class::<executor::Executor>()?;
     module.add_function(wrap_pyfunction!(executor::cores, module)?)?;
     module.add_function(wrap_pyfunction!(executor::gpus, module)?)?;
@@ -49,7 +62,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<files::OpenFile>()?;
     module.add_class::<interpreter::Interpreter>()?;
     module.add_class::<turn::Turn>()?;
-    module.add_class::<ranks::Launcher>()?;
+    module.add_class::<Launcher>()?;
     module.add_class::<manager::Mailbox>()?;
     module.add_class::<manager::Manager>()?;
     module.add_class::<space::LocalSpace>()?;

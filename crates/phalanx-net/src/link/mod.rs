@@ -21,9 +21,9 @@ use crate::forks::Owner;
 use crate::frames::Outbox;
 use crate::identity::{Courier, Ends, Watch};
 use crate::memory::{LONG, Pool, Table};
-use crate::socket::Socket;
 #[cfg(target_os = "linux")]
 use crate::socket::wait_for_events;
+use crate::socket::{CAN_BLOCK, Socket};
 use crate::sync::lock;
 use crate::tls::Shaken;
 use bytes::Bytes;
@@ -70,9 +70,10 @@ impl LinkError {
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> LinkError {
         match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-                LinkError::Ended
-            }
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe => LinkError::Ended,
             _ => LinkError::Failed(error),
         }
     }
@@ -167,9 +168,8 @@ impl Link {
     /// [`Finisher`], or waits with [`Link::finish`].
     ///
     /// A link without protection is as one without a handshake, which has only proved who the peer is.
-    #[cfg(unix)]
     pub fn direct(socket: Socket, mut shaken: Option<Shaken>, most_body: u64) -> io::Result<(Arc<Link>, Reader)> {
-        socket.set_blocking(true)?;
+        socket.set_blocking(CAN_BLOCK)?;
         let hears = shaken.as_ref().is_some_and(|shaken| shaken.is_client);
         let watch = shaken.as_mut().and_then(|shaken| shaken.watch.take());
         let protects = shaken.filter(|shaken| shaken.levels.need_handshake());
@@ -373,7 +373,6 @@ impl Link {
     }
 
     /// Waits up to `pause` for room in the socket, and then writes.
-    #[cfg(unix)]
     pub fn finish(&self, pause: Duration) -> io::Result<()> {
         if self.is_blocked() && self.socket.wait_writable(pause)? {
             self.flush();
@@ -384,7 +383,6 @@ impl Link {
     /// Waits up to `pause` until the socket has room, and then writes, or until there is something to read. Returns
     /// whether there is. A thread whose request is not fully written waits here. It must not wait in a read, because
     /// the answer cannot come before the request is sent.
-    #[cfg(unix)]
     pub fn finish_or_hear(&self, pause: Duration) -> io::Result<bool> {
         let (is_readable, is_writable) = self.socket.wait_either(pause)?;
         if is_writable {

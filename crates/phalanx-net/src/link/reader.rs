@@ -173,7 +173,6 @@ impl Reader {
 
     /// Waits up to `pause` in the read itself, and reads what is there, for about as long at most: a peer that never lets the
     /// socket run empty does not keep the calling thread. For links that were made with [`Link::direct`].
-    #[cfg(unix)]
     pub fn receive(&mut self, pause: Duration, on_frame: &mut impl FnMut(Frame)) -> Result<(), LinkError> {
         if self.placed.is_some() || self.reads_body() {
             let is_ready = self.link.socket().wait_readable(pause)?;

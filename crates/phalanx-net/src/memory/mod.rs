@@ -46,7 +46,7 @@ pub fn give_back() {
     crate::body::trim();
     crate::body::trim(); // also what was used since the last call
     // SAFETY: may be called by any thread at any time.
-    #[cfg(target_env = "gnu")]
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     unsafe {
         libc::malloc_trim(0);
     }

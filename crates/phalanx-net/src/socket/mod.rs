@@ -1,4 +1,6 @@
 //! A connected stream socket: TCP to other machines, a unix socket pair to processes of this one.
+//!
+//! What differs between systems is in `unix.rs` and `windows.rs`, behind the same functions.
 
 #[cfg(unix)]
 mod bell;
@@ -7,8 +9,8 @@ mod listener;
 #[cfg(unix)]
 mod unix;
 mod waker;
-#[cfg(not(unix))]
-mod without;
+#[cfg(windows)]
+mod windows;
 
 #[cfg(unix)]
 pub use bell::Bell;
@@ -16,17 +18,13 @@ pub use listener::Listener;
 #[cfg(target_os = "linux")]
 pub(crate) use unix::wait_for_events;
 pub use waker::Waker;
+#[cfg(windows)]
+pub(crate) use windows::no_unix_sockets;
 
-use socket2::{Domain, MaybeUninitSlice, SockAddr, Socket as Raw, TcpKeepalive, Type};
+use socket2::{Domain, MaybeUninitSlice, Socket as Raw, TcpKeepalive, Type};
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
-use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Buffer size in bytes. Large enough for a batch, or a piece of a large array, without the writer waiting for the
-/// reader.
-const BUFFER: usize = 1 << 20;
 
 #[cfg(target_os = "linux")]
 const NO_SIGNAL: i32 = rustix::net::SendFlags::NOSIGNAL.bits() as i32;
@@ -46,6 +44,9 @@ const NO_WAIT: i32 = rustix::net::SendFlags::DONTWAIT.bits() as i32;
 #[cfg(not(unix))]
 const NO_WAIT: i32 = 0; // links make it non-blocking
 
+/// Whether a read or a write of a blocking socket can be told not to wait. If not, every link makes its socket non-blocking.
+pub(crate) const CAN_BLOCK: bool = NO_WAIT != 0;
+
 /// A connected socket. It is blocking before a link is made of it, and non-blocking afterwards.
 #[derive(Debug)]
 pub struct Socket {
@@ -53,31 +54,6 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A new connection between two processes of this machine.
-    pub fn pair() -> io::Result<(Socket, Socket)> {
-        let (one, other) = Raw::pair(Domain::UNIX, Type::STREAM, None)?;
-        for end in [&one, &other] {
-            end.set_send_buffer_size(BUFFER)?;
-        }
-        Ok((Socket { raw: one }, Socket { raw: other }))
-    }
-
-    /// Connects to a process of this machine that listens at `path`. Fails on systems without unix sockets.
-    pub(crate) fn unix(path: &Path, patience: Duration) -> io::Result<Socket> {
-        let raw = Raw::new(Domain::UNIX, Type::STREAM, None)?;
-        raw.set_write_timeout(Some(patience))?; // holds for connecting too
-        raw.connect(&SockAddr::unix(path)?)?;
-        raw.set_write_timeout(None)?;
-        Ok(Socket { raw })
-    }
-
-    /// Whether there is a socket at `path` without a listening process. No connection is made, so a live listener does
-    /// not notice: the probe is of another socket type, and the system reports the mismatch before it connects.
-    pub fn is_dead(path: &Path) -> bool {
-        let ask = || Raw::new(Domain::UNIX, Type::DGRAM, None)?.connect(&SockAddr::unix(path)?);
-        ask().err().is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-    }
-
     /// The other end's address; an error where it has none.
     pub fn peer(&self) -> io::Result<SocketAddr> {
         self.raw.peer_addr()?.as_socket().ok_or_else(|| io::ErrorKind::NotConnected.into())
@@ -161,11 +137,6 @@ impl Socket {
         // SAFETY: only initialized bytes are written to it.
         let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), buffer.len()) };
         self.receive_uninit(buffer, waits)
-    }
-
-    /// Like [`Socket::receive`], into uninitialized memory.
-    pub(crate) fn receive_uninit(&self, buffer: &mut [MaybeUninit<u8>], waits: bool) -> io::Result<usize> {
-        self.raw.recv_with_flags(buffer, if waits { 0 } else { NO_WAIT })
     }
 
     /// Receives into several slices, without waiting.

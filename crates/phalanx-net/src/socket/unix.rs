@@ -1,16 +1,22 @@
 //! Features of unix sockets beside carrying bytes: waiting, passing sockets and files, identifying the peer's user.
 
-use super::{Raw, Socket};
+use super::{NO_WAIT, Raw, Socket};
 #[cfg(target_os = "linux")]
 use polling::Poller;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg};
+use socket2::{Domain, SockAddr, Type};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
+
+/// Buffer size in bytes. Large enough for a batch, or a piece of a large array, without the writer waiting for the
+/// reader.
+const BUFFER: usize = 1 << 20;
 
 impl From<OwnedFd> for Socket {
     fn from(fd: OwnedFd) -> Socket {
@@ -25,6 +31,36 @@ impl From<Socket> for OwnedFd {
 }
 
 impl Socket {
+    /// A new connection between two processes of this machine.
+    pub fn pair() -> io::Result<(Socket, Socket)> {
+        let (one, other) = Raw::pair(Domain::UNIX, Type::STREAM, None)?;
+        for end in [&one, &other] {
+            end.set_send_buffer_size(BUFFER)?;
+        }
+        Ok((Socket { raw: one }, Socket { raw: other }))
+    }
+
+    /// Connects to a process of this machine that listens at `path`. Fails on systems without unix sockets.
+    pub(crate) fn unix(path: &Path, patience: Duration) -> io::Result<Socket> {
+        let raw = Raw::new(Domain::UNIX, Type::STREAM, None)?;
+        raw.set_write_timeout(Some(patience))?; // holds for connecting too
+        raw.connect(&SockAddr::unix(path)?)?;
+        raw.set_write_timeout(None)?;
+        Ok(Socket { raw })
+    }
+
+    /// Whether there is a socket at `path` without a listening process. No connection is made, so a live listener does
+    /// not notice: the probe is of another socket type, and the system reports the mismatch before it connects.
+    pub fn is_dead(path: &Path) -> bool {
+        let ask = || Raw::new(Domain::UNIX, Type::DGRAM, None)?.connect(&SockAddr::unix(path)?);
+        ask().err().is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    }
+
+    /// Like [`Socket::receive`], into uninitialized memory.
+    pub(crate) fn receive_uninit(&self, buffer: &mut [MaybeUninit<u8>], waits: bool) -> io::Result<usize> {
+        self.raw.recv_with_flags(buffer, if waits { 0 } else { NO_WAIT })
+    }
+
     /// Waits up to `patience` for data, or for the end of the connection.
     pub fn wait_readable(&self, patience: Duration) -> io::Result<bool> {
         self.wait_for(PollFlags::IN, patience)

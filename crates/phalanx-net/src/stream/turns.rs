@@ -22,7 +22,6 @@ pub trait Stream: Send {
     /// The connection below the stream.
     fn raw(&self) -> &Socket;
     /// Waits up to `pause` for this event, in the calling thread and without the poller.
-    #[cfg(unix)]
     fn wait(&self, pause: Duration) -> io::Result<bool>;
 }
 
@@ -31,7 +30,6 @@ impl Stream for Incoming {
         Event::readable(key)
     }
 
-    #[cfg(unix)]
     fn wait(&self, pause: Duration) -> io::Result<bool> {
         self.socket().wait_readable(pause)
     }
@@ -46,7 +44,6 @@ impl Stream for Outgoing {
         Event::writable(key)
     }
 
-    #[cfg(unix)]
     fn wait(&self, pause: Duration) -> io::Result<bool> {
         self.socket().wait_writable(pause)
     }
@@ -151,19 +148,12 @@ impl<S: Stream> Turns<S> {
 
     /// The stream cannot go on now. If there is a thread for each stream (`threads`), this thread waits for its own
     /// stream and gets it back, which keeps the frame in the core's cache. Otherwise any thread goes on with it.
-    #[cfg(unix)]
     pub fn pause(&self, turn: Turn<S>, threads: usize, pause: Duration) -> io::Result<Option<Turn<S>>> {
         if self.count() > threads {
             return self.again(turn).map(|()| None);
         }
         turn.stream.wait(pause)?;
         Ok((!self.closed.load(Ordering::Acquire)).then_some(turn))
-    }
-
-    /// The stream cannot go on now. Any thread goes on with it when it can.
-    #[cfg(not(unix))]
-    pub fn pause(&self, turn: Turn<S>, _: usize, _: Duration) -> io::Result<Option<Turn<S>>> {
-        self.again(turn).map(|()| None)
     }
 
     /// Puts the stream back until it can go on.

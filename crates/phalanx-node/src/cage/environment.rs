@@ -19,6 +19,24 @@ const NAMES: &[&str] = &[
     "USER",
     "VIRTUAL_ENV",
 ];
+/// Names of variables without which programs and libraries of Windows do not work, its sockets among them.
+#[cfg(windows)]
+const OF_SYSTEM: &[&str] = &[
+    "COMSPEC",
+    "NUMBER_OF_PROCESSORS",
+    "OS",
+    "PATHEXT",
+    "PROCESSOR_ARCHITECTURE",
+    "PROGRAMDATA",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+    "USERNAME",
+    "WINDIR",
+];
+#[cfg(not(windows))]
+const OF_SYSTEM: &[&str] = &[];
 /// Prefixes of such names: the locale, Python, and numerical libraries.
 const PREFIXES: &[&str] = &[
     "BLIS_",
@@ -49,7 +67,8 @@ pub fn allowed(
 
 fn is_allowed(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
-    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    let name = if cfg!(windows) { &name.to_uppercase() } else { name }; // Windows has one variable of a name, as Path and PATH
+    NAMES.contains(&name) || OF_SYSTEM.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]

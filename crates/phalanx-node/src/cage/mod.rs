@@ -23,6 +23,7 @@ mod opened_files;
 mod paths;
 #[cfg(target_os = "linux")]
 mod private;
+mod rights;
 #[cfg(target_os = "linux")]
 mod seccomp;
 #[cfg(target_os = "linux")]
@@ -43,8 +44,8 @@ pub use crate::limits::Limits;
 pub use bars::Bars;
 pub use gpu::Maker;
 pub use network::{Network, Way, Ways, means_same};
-pub use paths::is_program;
 pub use paths::{Opened, check_private};
+pub use rights::is_program;
 
 #[cfg(target_os = "linux")]
 use crate::accounts::{Account, Accounts};
@@ -365,8 +366,14 @@ impl Cage {
     ///
     /// Users' processes would run as root.
     pub fn check_root(&self, is_allowed: bool) -> Result<(), String> {
-        match !rustix::process::geteuid().is_root() || self.report.accounts || is_allowed {
+        match !rights::is_root() || self.report.accounts || is_allowed {
             true => Ok(()),
+            false if cfg!(windows) => {
+                Err("this executor has an administrator's rights, and so would its users' processes: start it without them, \
+                     under an account that is no administrator's; or let users' processes have them, with --allow-root or \
+                     PHALANX_ALLOW_ROOT=1"
+                    .to_owned())
+            }
             false => {
                 Err("this executor runs as root, and so would its users' processes: give each user an account with \
                           --accounts FIRST-LAST, numbers that nothing else on this machine has, like \
@@ -391,7 +398,7 @@ impl Cage {
     pub fn finds(&self, program: &str) -> bool {
         let path = self.environment.iter().rfind(|(name, _)| name == "PATH").map(|(_, value)| value);
         let at = |folder: PathBuf| std::fs::canonicalize(folder.join(program)).ok();
-        let may_run = |file: &PathBuf| paths::is_program(file) && self.paths.as_ref().is_none_or(|it| it.opens(file));
+        let may_run = |file: &PathBuf| rights::is_program(file) && self.paths.as_ref().is_none_or(|it| it.opens(file));
         path.is_some_and(|path| std::env::split_paths(path).filter_map(at).any(|file| may_run(&file)))
     }
 

@@ -1,5 +1,6 @@
 //! Files that caged processes may open.
 
+use super::rights::{is_readable, others_may_read};
 use super::{Settings, gpu};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -77,12 +78,6 @@ impl Opened {
     }
 }
 
-/// Whether this is an executable file, for any account, because users' processes may have another account than this process.
-pub fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
-}
-
 fn read_grant(grant: &str, private: &[PathBuf]) -> Result<(PathBuf, bool), String> {
     let (path, writes) = match grant.rsplit_once(':') {
         Some((path, "ro")) => (path, false),
@@ -140,12 +135,11 @@ fn without(path: &Path, private: &[PathBuf]) -> Vec<PathBuf> {
 
 /// Files in a system folder that this account may read and others may not, such as keys of services if the executor runs as root.
 fn private_within(folder: &Path) -> Vec<PathBuf> {
-    use std::os::unix::fs::PermissionsExt;
     let mut found = Vec::new();
     for path in entries(folder) {
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-        let needed = if metadata.is_dir() { 0o005 } else { 0o004 };
-        match metadata.permissions().mode() & needed == needed {
+        match others_may_read(&metadata) {
+            // Other files need no rule, and fewer rules are faster.
             false if is_readable(&path) => found.push(path),
             true if metadata.is_dir() => found.extend(private_within(&path)),
             _ => {}
@@ -154,16 +148,11 @@ fn private_within(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether this account may read the file, or enter the folder. Other files need no rule, and fewer rules are faster.
-fn is_readable(path: &Path) -> bool {
-    use rustix::fs::{Access, AtFlags, CWD, accessat};
-    [Access::READ_OK, Access::EXEC_OK].into_iter().any(|how| accessat(CWD, path, how, AtFlags::EACCESS).is_ok())
-}
-
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
+#[cfg(unix)]
 #[cfg(test)]
 mod tests {
     use super::*;

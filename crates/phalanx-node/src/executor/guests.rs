@@ -405,6 +405,8 @@ fn private(folder: &Path) -> io::Result<()> {
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
     }
+    #[cfg(not(unix))]
+    let _ = folder; // what is made in a user's folder is the user's alone
     Ok(())
 }
 

@@ -487,6 +487,8 @@ impl Core {
         if let Some(seat) = self.seat_of_only_call() {
             seat.read_for(mailbox, patience, |frame| self.on_frame(&seat, frame));
         }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (mailbox, patience);
     }
 
     fn seat_of_only_call(&self) -> Option<Arc<Seat>> {

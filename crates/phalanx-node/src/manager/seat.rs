@@ -1,5 +1,6 @@
 //! A recruited interpreter as its manager sees it: its link, its hold, and its signs of life.
 
+#[cfg(target_os = "linux")]
 use super::mailbox::Mailbox;
 use crate::prints::Voice;
 use crate::recruit::{Has, Hold, Recruit};
@@ -13,7 +14,9 @@ use phalanx_net::sync::{lock, try_lock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+#[cfg(target_os = "linux")]
+use std::time::Instant;
 
 /// After this many silent ticks, the hold is asked whether the interpreter's process is alive.
 const QUIET: u32 = 5;

@@ -8,7 +8,9 @@
 mod desk;
 mod lent;
 
-pub use desk::{Given, Overdue, Request, SHARE_PATIENCE, Wanted};
+#[cfg(target_os = "linux")]
+pub use desk::Wanted;
+pub use desk::{Given, Overdue, Request, SHARE_PATIENCE};
 pub use lent::known_as;
 
 use desk::Desk;

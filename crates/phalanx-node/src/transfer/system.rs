@@ -1,7 +1,8 @@
 //! What differs between operating systems: names as bytes, permission bits, positioned reads and writes, locks.
 
-use cap_std::fs::{Dir, DirEntry, FileType, OpenOptions};
-use std::ffi::{OsStr, OsString};
+use cap_std::fs::{Dir, DirEntry, FileType};
+use phalanx_net::file_lock::{Kind as Lock, try_lock};
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
@@ -143,6 +144,17 @@ pub fn give_way() {
 #[cfg(not(target_os = "linux"))]
 pub fn give_way() {}
 
+/// Takes an exclusive lock. Returns false if another writer holds a lock. Replaces a lock that this open file holds
+/// already.
+pub fn lock(file: &File) -> io::Result<bool> {
+    try_lock(file, Lock::Exclusive)
+}
+
+/// Takes a shared lock. Returns false if another writer holds an exclusive lock.
+pub fn lock_shared(file: &File) -> io::Result<bool> {
+    try_lock(file, Lock::Shared)
+}
+
 /// Zeroes bytes of a file. They occupy no space on the disk if the file system can punch holes.
 pub fn clear(file: &File, offset: u64, length: u32) -> io::Result<()> {
     #[cfg(target_os = "linux")]
@@ -159,8 +171,8 @@ pub fn clear(file: &File, offset: u64, length: u32) -> io::Result<()> {
 #[cfg(unix)]
 mod unix {
     use super::*;
-    use cap_std::fs::MetadataExt as _;
-    use rustix::fs::{FlockOperation, flock};
+    use cap_std::fs::{MetadataExt as _, OpenOptions};
+    use std::ffi::OsString;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     use std::os::unix::fs::{FileExt, MetadataExt as _, PermissionsExt};
 
@@ -177,6 +189,11 @@ mod unix {
     /// The same without a copy of the bytes.
     pub fn as_name(name: &[u8]) -> io::Result<&OsStr> {
         Ok(OsStr::from_bytes(name))
+    }
+
+    /// An error if a file of this name would be something else on this system.
+    pub fn check_name(_: &OsStr) -> io::Result<()> {
+        Ok(())
     }
 
     pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
@@ -249,115 +266,16 @@ mod unix {
     pub fn identity(file: &cap_std::fs::Metadata) -> Identity {
         (file.dev(), file.ino(), file.ctime(), file.ctime_nsec())
     }
-
-    /// Takes an exclusive lock. Returns false if another writer holds a lock. Replaces a lock that this open file holds
-    /// already.
-    pub fn lock(file: &File) -> io::Result<bool> {
-        lock_as(file, FlockOperation::NonBlockingLockExclusive)
-    }
-
-    /// Takes a shared lock. Returns false if another writer holds an exclusive lock.
-    pub fn lock_shared(file: &File) -> io::Result<bool> {
-        lock_as(file, FlockOperation::NonBlockingLockShared)
-    }
-
-    fn lock_as(file: &File, how: FlockOperation) -> io::Result<bool> {
-        match flock(file, how) {
-            Ok(()) => Ok(true),
-            Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
 }
 
 #[cfg(unix)]
 pub use unix::*;
 
-#[cfg(not(unix))]
-mod portable {
-    use super::*;
-    use std::io::{Read, Seek, SeekFrom, Write};
-    use std::sync::Mutex;
+#[cfg(windows)]
+mod windows;
 
-    /// Without positioned reads and writes, one thread at a time may use a file's position.
-    static PLACE: Mutex<()> = Mutex::new(());
-
-    /// The bytes of a name, as they travel.
-    pub fn to_bytes(name: &std::ffi::OsStr) -> Vec<u8> {
-        name.to_string_lossy().into_owned().into_bytes()
-    }
-
-    /// The name with these bytes. Fails if this system cannot have it.
-    pub fn from_bytes(name: Vec<u8>) -> io::Result<OsString> {
-        as_name(&name).map(OsStr::to_owned)
-    }
-
-    pub fn as_name(name: &[u8]) -> io::Result<&OsStr> {
-        std::str::from_utf8(name).map(OsStr::new).map_err(|_| io::Error::other("this name cannot exist here"))
-    }
-
-    pub fn read_at(mut file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let _alone = phalanx_net::sync::lock(&PLACE);
-        file.seek(SeekFrom::Start(offset))?;
-        file.read_exact(buffer)
-    }
-
-    pub fn write_at(mut file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let _alone = phalanx_net::sync::lock(&PLACE);
-        file.seek(SeekFrom::Start(offset))?;
-        file.write_all(bytes)
-    }
-
-    pub fn set_mode(_: &File, _: u32) -> io::Result<()> {
-        Ok(())
-    }
-
-    pub fn fit_mode(_: &Dir, _: &OsStr, _: &cap_std::fs::Metadata, _: Option<u32>) -> io::Result<()> {
-        Ok(())
-    }
-
-    pub fn mode(_: &cap_std::fs::Metadata) -> Option<u32> {
-        None
-    }
-
-    pub fn is_at(_: &File, _: &Dir, _: &std::ffi::OsStr) -> io::Result<bool> {
-        Ok(true)
-    }
-
-    pub fn is_own(file: &Metadata) -> bool {
-        file.is_file()
-    }
-
-    /// Unknown on this system. Then only a partial file with a state file is recognised as a copy's.
-    pub fn is_private(_: &Metadata) -> bool {
-        false
-    }
-
-    pub fn changed(_: &Metadata) -> Option<SystemTime> {
-        None
-    }
-
-    pub fn at_once(_: &mut OpenOptions) {}
-
-    pub fn identity(_: &cap_std::fs::Metadata) -> Identity {
-        (0, 0, 0, 0)
-    }
-
-    pub fn may_be_sparse(_: &cap_std::fs::Metadata) -> bool {
-        true
-    }
-
-    pub fn lock(_: &File) -> io::Result<bool> {
-        Ok(true)
-    }
-
-    pub fn lock_shared(_: &File) -> io::Result<bool> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "several machines cannot write one file on this system"))
-    }
-}
-
-#[cfg(not(unix))]
-pub use portable::*;
+#[cfg(windows)]
+pub use windows::*;
 
 #[cfg(test)]
 mod tests {

@@ -18,6 +18,7 @@ mod whole;
 
 pub use codec::{decode_fields, encode_fields};
 pub use local::{LocalSpace, space_was_forked};
+#[cfg(unix)]
 pub use options::to_duration;
 pub use remote::{RemoteSpace, end_spaces};
 pub use sealing::{SealedTuple, SealingKey};

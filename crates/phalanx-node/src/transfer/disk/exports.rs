@@ -1,7 +1,7 @@
 //! The folders of an executor that users of the grid may copy from and to.
 
 use crate::cage::check_private;
-use crate::transfer::system::about;
+use crate::transfer::system::{about, check_name};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use std::io;
@@ -78,6 +78,7 @@ impl Exports {
     /// accessed.
     pub fn find(&self, path: &Path, writes: bool) -> io::Result<(Dir, PathBuf)> {
         let (folder, rest) = self.split(path, writes)?;
+        rest.iter().try_for_each(check_name)?;
         Ok((Dir::open_ambient_dir(folder, ambient_authority())?, rest.to_owned()))
     }
 

@@ -305,7 +305,7 @@ mod portable {
 
     /// Syncs nothing, because these systems have no call that syncs a file system and reports errors.
     #[derive(Default)]
-    pub struct Written;
+    pub struct Written {}
 
     impl Written {
         pub fn on_file(&self, _: Number, _: &Dir, _: &OsStr, _: &File) -> io::Result<()> {

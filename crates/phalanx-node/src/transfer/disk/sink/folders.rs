@@ -30,6 +30,7 @@ impl Tree {
             None => self.settle_home(entry)?,
             Some(_) => system::from_bytes(entry.name.clone())?,
         };
+        system::check_name(&name)?;
         if unfinished::is_reserved(&name) {
             return Err(io::Error::other(unfinished::RESERVED));
         }

@@ -8,7 +8,9 @@ use cap_std::fs::Dir;
 use phalanx_core::wire::transfer::Links;
 use std::ffi::OsStr;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
+#[cfg(unix)]
+use std::path::{Component, Path};
 
 impl Tree {
     /// Creates a link, if the user asked for links.

@@ -62,6 +62,11 @@ pub(crate) fn state(pid: u32) -> Option<char> {
     stat.get(end_of_name + 2).map(|byte| char::from(*byte))
 }
 
+/// Whether a process lives and is not stopped. One that only waits for the processor or the disk does.
+pub(crate) fn is_running(pid: u32) -> bool {
+    state(pid).is_some_and(|state| !"TtZX".contains(state))
+}
+
 /// Whether a process has not ended.
 pub(crate) fn lives(pid: u32) -> bool {
     state(pid).is_some_and(|state| !"ZX".contains(state))

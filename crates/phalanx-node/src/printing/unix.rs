@@ -1,9 +1,5 @@
-//! Forwards an interpreter's standard output and error to its manager.
-//!
-//! Both streams are pipes, so that output of C libraries and child processes is included. The interpreter itself reads the
-//! pipes and sends the output over its data link, because what a task prints is the user's data. A thread that needs no Python
-//! reads them. Before every answer, the answering thread reads what is left, so that a result never overtakes what was printed
-//! before it.
+//! On unix systems: a parent that is the user's own program also has the reading ends, and reads what an interpreter that was killed left
+//! in them.
 
 use crate::credit::Credit;
 use bytes::Bytes;
@@ -211,11 +207,12 @@ fn c_lines() {}
 #[cfg(not(target_os = "linux"))]
 fn c_flush() {}
 
-/// Reads what an ended interpreter left in its pipes, at most their capacity.
-pub fn left(pipes: &[OwnedFd]) -> Vec<(Kind, Bytes)> {
+/// Reads what an ended interpreter left in its pipes, at most their capacity. It has sent them over its tether.
+pub fn left(tether: &Socket) -> Vec<(Kind, Bytes)> {
+    let pipes: Vec<OwnedFd> = std::iter::from_fn(|| tether.receive_file_now().ok()).take(2).collect();
     let mut buffer = vec![0; AT_ONCE];
     let mut rest = Vec::new();
-    for (kind, pipe) in KINDS.into_iter().zip(pipes) {
+    for (kind, pipe) in KINDS.into_iter().zip(&pipes) {
         if let Ok(count @ 1..) = read(pipe, &mut buffer[..]) {
             rest.push((kind, Bytes::copy_from_slice(&buffer[..count])));
         }
