@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import re
 import subprocess
 import sys
@@ -15,6 +13,10 @@ from pathlib import Path
 
 from phalanx.errors import PolicyError
 from phalanx.words import StrPath
+
+if sys.platform != "win32":
+    import grp
+    import pwd
 
 #: Beyond what systems give to accounts, services and containers by themselves.
 _EXAMPLE = "1900000000-1900000031"

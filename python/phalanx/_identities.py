@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -58,7 +59,11 @@ def home() -> Path:
         return Path.home() / ".phalanx"
     except RuntimeError:
         advice = "name a folder for identities: export PHALANX_HOME=FOLDER"
-        raise IdentityError(f"user {os.getuid()} has no home folder on this machine; {advice}") from None
+        raise IdentityError(f"{_user()} has no home folder on this machine; {advice}") from None
+
+
+def _user() -> str:
+    return "this user" if sys.platform == "win32" else f"user {os.getuid()}"
 
 
 def known_members(identity: StrPath | None) -> Path:

@@ -16,9 +16,15 @@ from phalanx.errors import RecruitError
 from phalanx.words import StrPath
 
 #: The command line that starts an interpreter. Its first messages come over standard input. `python -c` puts the
-#: current directory first on the import path. It is removed, because others may be able to write modules there.
-_START = f"import sys; sys.path.pop(0); sys.path.append({str(Path(__file__).parents[1])!r}); "
-COMMAND = [sys.executable, "-c", _START + "from phalanx._interpreter import main; main()"]
+#: current directory first on the import path, unless it keeps that path safe. It is removed, because others may be able
+#: to write modules there.
+_POP = "getattr(sys.flags, 'safe_path', sys.flags.isolated) or sys.path.pop(0)"
+_START = f"import sys; {_POP}; sys.path.append({str(Path(__file__).parents[1])!r}); "
+_MAIN = "from phalanx._interpreter import main; main()"
+COMMAND = [sys.executable, "-c", _START + _MAIN]
+if sys.platform == "win32" and sys.executable != getattr(sys, "_base_executable", sys.executable):
+    # What a virtual environment calls Python starts Python as another process there. The interpreter must be that one.
+    COMMAND = [sys._base_executable, "-c", f"import sys; sys.path[:] = {[*filter(None, sys.path)]!r}; {_MAIN}"]
 #: The version of this Python. Code travels only between equal versions.
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import sys
 import tempfile
@@ -439,8 +438,10 @@ def prepare(
     Raises
     ------
     LaunchError
-        A program or a file is not found.
+        A program or a file is not found, or this is Windows.
     """
+    if sys.platform == "win32":
+        raise LaunchError("message passing programs (mpirun, bsprun) start from Linux, and this is Windows")
     _allow_files(sum(program.processes or _native.cores() for program in asked))
     staged: dict[str, Path] = {}
     folder = Path.cwd() if cwd is None else Path(os.path.abspath(cwd))  # noqa: PTH100 names, not what links lead to
@@ -467,6 +468,8 @@ def prepare(
 def _allow_files(processes: int) -> None:
     """Raises the limit of open files, because the launcher has some for each process. On most systems more than a
     thousand must be requested."""
+    import resource  # there is none on Windows
+
     needed, (soft, hard) = FILES * processes + 100, resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
         most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)

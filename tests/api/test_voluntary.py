@@ -17,6 +17,7 @@ import phalanx as px
 import pytest
 from api.executors import PHALANX, Executors
 from conftest import has_ended
+from phalanx._voluntary.windows import WindowsSensors
 from skips import require
 
 from laboratory import desktop
@@ -280,3 +281,33 @@ def test_a_desktop_that_hangs_closes_the_machine_until_it_goes_on(grid: Owners) 
         until(lambda: blind in grid.process(0).stderr(), timeout=PATIENCE, what="the end of trust")
         thaw(display.server)
         grid.await_state("near", None)
+
+
+class OfWindows:
+    """What Windows tells, as a test wants it."""
+
+    def __init__(self) -> None:
+        self.last: float | None = 3.0
+        self.used = 100.0
+
+    def idle(self) -> float | None:
+        return self.last
+
+    def busy(self) -> float:
+        return self.used
+
+    def on_battery(self) -> bool:
+        return True
+
+
+def test_the_load_on_windows_is_that_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 50.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    told = OfWindows()
+    sensors = WindowsSensors(told)
+    assert (sensors.idle(), sensors.load(lambda: 10.0), sensors.on_battery()) == (3.0, None, True)
+    now, told.used, told.last = 52.0, 106.0, None
+    assert sensors.load(lambda: 14.0) == 1.0  # of 6 s of all, 4 s are the executor's own, in 2 s
+    now, told.used = 52.5, 999.0
+    assert sensors.load(lambda: 14.0) == 1.0, "it is not measured again within a second"
+    assert sensors.idle() is None

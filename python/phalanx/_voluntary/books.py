@@ -16,6 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TextIO
 
+from phalanx._file_locks import try_lock
 from phalanx._identities import home
 from phalanx._voluntary.files import write
 
@@ -26,6 +27,8 @@ _LONGEST = 16 << 20
 _DAYS, _ASKED = "days.json", "asked"
 #: Sums for each day and user, in seconds, seconds, and processes.
 SUMS = "processor", "places", "started"
+#: Pause between two attempts to lock, in seconds.
+_MOMENT = 0.01
 #: Polling interval for answers, in seconds.
 _LOOK = 0.05
 
@@ -145,25 +148,21 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _locked(file: Path) -> TextIO | None:
     """The file, locked until it is closed."""
-    import fcntl  # Windows has no fcntl
-
     opened = file.open("w")
-    fcntl.flock(opened, fcntl.LOCK_EX)
+    while not try_lock(opened):  # a process that asks whether its executor runs has it for a moment
+        time.sleep(_MOMENT)
     return opened
 
 
 def _runs(file: Path) -> bool:
     """Whether the executor of a file runs, because it holds the lock."""
-    import fcntl
-
     try:
         with file.with_suffix(".lock").open() as opened:
-            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return not try_lock(opened, shared=True)
     except FileNotFoundError:
         return False
     except OSError:
         return True
-    return False
 
 
 def _time_of(file: Path) -> int:

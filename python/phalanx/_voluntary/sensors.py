@@ -32,6 +32,10 @@ class Sensors(Protocol):
 
 def sensors_here() -> Sensors:
     """The sensors of this system. Raises NotImplementedError if it has none yet."""
+    if sys.platform == "win32":
+        from phalanx._voluntary.windows import WindowsSensors
+
+        return WindowsSensors()
     if sys.platform != "linux":
         raise NotImplementedError(f"nothing tells yet on {sys.platform} whether somebody uses the machine")
     from phalanx._voluntary.linux import LinuxSensors  # imports the libraries for the desktop

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import resource
 import shlex
 import shutil
 import stat
@@ -171,6 +170,10 @@ def _cage(found: Findings) -> None:
 
 
 def _limits(found: Findings) -> None:
+    if sys.platform == "win32":
+        return
+    import resource
+
     for about, limit, least, flag in (
         ("open files", resource.RLIMIT_NOFILE, _FILES, "-n"),
         ("processes", resource.RLIMIT_NPROC, _PROCESSES, "-u"),

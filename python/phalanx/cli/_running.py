@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from phalanx._file_locks import try_lock, unlock
 from phalanx._grids import Joined
 from phalanx.errors import IdentityError
 
@@ -21,14 +22,10 @@ _LOOK = 0.05
 def running(joined: Joined, command: str) -> Iterator[None]:
     """Says that this process runs the grid's hub or executor here. Raises IdentityError if another one does: two would
     have one identity, and write the same files."""
-    import fcntl  # there is none on Windows
-
     file = joined.folder / _FILE
     with os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), "r+") as opened:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise IdentityError(f"the grid {joined.name} runs here already: {_told(opened.read())}") from None
+        if not try_lock(opened):
+            raise IdentityError(f"the grid {joined.name} runs here already: {_told(opened.read())}")
         opened.truncate(0)
         opened.write(f"{os.getpid()} {command}\n")
         opened.flush()
@@ -50,16 +47,12 @@ class Process:
 
     def told(self) -> str | None:
         """The process and its command, for people; None: it has ended, or there was none."""
-        import fcntl
-
         if self._opened is None:
             return None
-        try:
-            fcntl.flock(self._opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
+        if not try_lock(self._opened, shared=True):
             self._opened.seek(0)
             return _told(self._opened.read())
-        fcntl.flock(self._opened, fcntl.LOCK_UN)
+        unlock(self._opened)
         return None
 
     def outlives(self, seconds: float) -> str | None:

@@ -549,7 +549,8 @@ def _login_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # KeyError before Python 3.13
-        raise IdentityError(f"user {os.getuid()} has no login name on this machine; say --user NAME") from None
+        user = "this user" if sys.platform == "win32" else f"user {os.getuid()}"
+        raise IdentityError(f"{user} has no login name on this machine; say --user NAME") from None
 
 
 def _replace(locked: _native.LockedFolder, path: Path, text: str, *, mode: int) -> None:

@@ -31,8 +31,8 @@ from phalanx.security import read_policy
 from phalanx.words import AUTHENTICATED, LEVELS, RANKS_DELEGATES, TRANSPORTS, RanksDelegate
 
 #: They end the program; a second one does so at once. The others are passed on.
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+ENDING = (signal.SIGINT, signal.SIGTERM, *([] if sys.platform == "win32" else [signal.SIGHUP]))
+PASSED_ON = () if sys.platform == "win32" else (signal.SIGUSR1, signal.SIGUSR2)
 
 #: What says something of other machines only.
 OF_HOSTS = {
