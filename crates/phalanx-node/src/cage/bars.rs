@@ -8,7 +8,6 @@ use crate::accounts::Account;
 #[cfg(target_os = "linux")]
 use crate::limits::Limiter;
 use std::ffi::OsString;
-#[cfg(target_os = "linux")]
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
