@@ -38,15 +38,16 @@ def test_integration_installs_all_packages_and_runs_everything_once(tmp_path: Pa
             f"apt-get {INSTALL} {line.removeprefix('    apt-get install ')}, CI=",
             f"apt-get {INSTALL} {' '.join(needs)}, CI=",
             "make -k check-code test, CI=1",
+            "make windows, CI=1",
             "make suites ARGS=--part, CI=1",
         ],
     )
 
 
-@pytest.mark.parametrize(("goal", "expected"), [("test", 1), ("suites", 0)])
+@pytest.mark.parametrize(("goal", "expected"), [("test", 1), ("windows", 0), ("suites", 0)])
 def test_integration_fails_when_a_test_of_ours_fails_and_runs_the_others(
     goal: str, expected: int, tmp_path: Path
 ) -> None:
     code, calls = calls_of_ci(tmp_path, f'case "$*" in *{goal}*) exit 2;; esac')
     assert code == expected
-    assert len([call for call in calls if call.startswith("make ")]) == 2
+    assert len([call for call in calls if call.startswith("make ")]) == 3
