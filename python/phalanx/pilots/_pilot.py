@@ -101,6 +101,16 @@ class Pilot:
         self._lock = threading.Lock()
         self._pid = 0
 
+    def _check_places(self, option: str, count: int, most: int) -> int:
+        """The number of executors that the engine is asked for. Raises RecruitError if it, or ``at_most``, is more than
+        ``most``, and if it does not lie between ``at_least`` and ``at_most``."""
+        check_count(option, count, most)
+        if self._at_least > count:
+            raise RecruitError(f"at_least={self._at_least} is more than {option}={count}")
+        if self._at_most is not None and check_count("at_most", self._at_most, most) < count:
+            raise RecruitError(f"at_most={self._at_most} is less than {option}={count}")
+        return count
+
     # The engine's part.
 
     def _start(self, order: Order) -> None:

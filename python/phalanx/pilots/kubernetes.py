@@ -11,7 +11,7 @@ from typing import Any
 
 from phalanx.errors import RecruitError
 from phalanx.pilots._manifest import CONTAINER, MOST_NODES, Object, job, owned_by, pods_of, secret, service
-from phalanx.pilots._order import Order, check_count
+from phalanx.pilots._order import Order
 from phalanx.pilots._orders import last_lines
 from phalanx.pilots._pilot import Pilot
 from phalanx.words import Cage
@@ -140,10 +140,7 @@ class Kubernetes(Pilot):
             pod=pod,
             container=container,
         )
-        if at_least > nodes:
-            raise RecruitError(f"at_least={at_least} is more than nodes={nodes}")
-        if at_most is not None and check_count("at_most", at_most, MOST_NODES) < nodes:
-            raise RecruitError(f"at_most={at_most} is less than nodes={nodes}")
+        self._check_places("nodes", nodes, MOST_NODES)
         self._context, self._namespace = context, namespace
         self._cluster: _Cluster | None = None
         self._job: str | None = None

@@ -130,11 +130,7 @@ class PsiJ(Pilot):
             cage=cage,
             export=export,
         )
-        self._name, self._nodes = _word("executor", executor).lower(), check_count("nodes", nodes, 65536)
-        if at_least > nodes:
-            raise RecruitError(f"at_least={at_least} is more than nodes={nodes}")
-        if at_most is not None and check_count("at_most", at_most, 65536) < nodes:
-            raise RecruitError(f"at_most={at_most} is less than nodes={nodes}")
+        self._name, self._nodes = _word("executor", executor).lower(), self._check_places("nodes", nodes, 65536)
         if cores is None and self._name in _WITHOUT_WHOLE_NODES:
             raise RecruitError(f"px.PsiJ({self._name!r}) needs cores=: PSI/J asks {self._name} for no whole nodes")
         self._seconds, self._cores = check_time(time), cores

@@ -118,11 +118,7 @@ class Slurm(Pilot):
             cage=cage,
             export=export,
         )
-        self._nodes = check_count("nodes", nodes, 65536)
-        if at_least > nodes:
-            raise RecruitError(f"at_least={at_least} is more than nodes={nodes}")
-        if at_most is not None and check_count("at_most", at_most, 65536) < nodes:
-            raise RecruitError(f"at_most={at_most} is less than nodes={nodes}")
+        self._nodes = self._check_places("nodes", nodes, 65536)
         self._time = None if time is None else _minutes(time)
         self._words = ["--nodes=1", "--ntasks=1", "--requeue", "--job-name=phalanx"]
         self._words += ["--exclusive"] if cores is None else [f"--cpus-per-task={check_count('cores', cores)}"]
