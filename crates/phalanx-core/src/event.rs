@@ -19,7 +19,7 @@ pub enum Event {
     RecruitFailed { reason: String },
     /// The same, because owners have closed machines for a while. They open again.
     Closed { reason: String },
-    /// What a recruited interpreter has, and what the machine has on which it runs. They differ in the graphics processors:
+    /// The facts of a recruited interpreter, and those of its machine. They differ in the graphics processors:
     /// only those that are the interpreter's own are its own.
     Has { id: InterpreterId, own: Arc<Facts>, machine: Arc<Facts> },
     /// No interpreter that has what is needed is available now.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-/// Who else may lock the file meanwhile.
+/// The processes that may lock the file meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Any number of processes with shared locks.

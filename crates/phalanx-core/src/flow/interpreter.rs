@@ -111,7 +111,7 @@ pub struct Interpreter {
     pub turned: Duration,
     /// When it was recruited.
     pub since: Duration,
-    /// What it has, and what its machine has.
+    /// Its facts, and those of its machine.
     pub has: [Arc<Facts>; 2],
     /// The needs that it meets.
     pub meets: BTreeSet<u16>,

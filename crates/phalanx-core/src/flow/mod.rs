@@ -93,7 +93,7 @@ pub struct Engine {
     /// Whether an interpreter was ever recruited.
     recruited: bool,
     losses: VecDeque<String>,
-    /// What instructions need of interpreters. The first one has the number 1.
+    /// The needs of instructions. The first one has the number 1.
     needs: Vec<Need>,
     /// Why the last attempt to recruit failed; `None` if it succeeded.
     last_failure: Option<String>,

@@ -1,4 +1,4 @@
-//! What instructions need of interpreters, and how interpreters that have it are found.
+//! The needs of instructions, and the search for interpreters that meet them.
 //!
 //! An instruction with needs is fired only where an interpreter has what it needs. If too few have it, another one is
 //! released for one that has it, so that the contract's number is kept.
@@ -20,7 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// contract has too few interpreters for all needs of a program.
 const STAY: Duration = Duration::from_secs(1);
 
-/// What instructions need, and what was done to find it.
+/// Needs of instructions, and the state of the search for interpreters that meet them.
 #[derive(Debug, Clone)]
 pub struct Need {
     needs: Arc<Needs>,

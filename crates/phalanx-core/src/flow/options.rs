@@ -12,7 +12,7 @@ pub struct Options {
     pub retries: u32,
     /// Fireable work of a higher priority is fired first.
     pub priority: i32,
-    /// What the interpreter must have, by the number that [`Engine::need`](super::Engine::need) has given. 0: nothing.
+    /// The needs that an interpreter must meet, by the number that [`Engine::need`](super::Engine::need) has given. 0: none.
     pub needs: u16,
 }
 

@@ -27,7 +27,7 @@ pub struct Work {
     pub rank: TaskId,
     /// Work of a higher priority is fired first.
     pub priority: i32,
-    /// What its interpreter must have, as in [`Options`](super::Options).
+    /// The needs that its interpreter must meet, as in [`Options`](super::Options).
     pub needs: u16,
     /// How many attempts have ended in an exception, a timeout, or as the culprit.
     pub failures: u32,

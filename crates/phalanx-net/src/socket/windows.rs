@@ -97,7 +97,7 @@ impl Socket {
         }
     }
 
-    /// What another process makes a handle of this connection of, with [`Socket::passed`]. This process may close its own handle then.
+    /// The bytes from which another process makes its own handle of this connection, with [`Socket::passed`]. This process may then close its handle.
     pub fn pass_to(&self, process: u32) -> io::Result<[u8; PASSED]> {
         let mut passed = MaybeUninit::<WSAPROTOCOL_INFOW>::zeroed();
         // SAFETY: the socket is open, and the system fills in the structure.

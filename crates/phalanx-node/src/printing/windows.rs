@@ -195,7 +195,7 @@ impl C {
     }
 }
 
-/// What an ended interpreter left in its pipes. Windows keeps none of it.
+/// The output that an ended interpreter left in its pipes. Windows keeps none of it.
 pub fn left(_: &Socket) -> Vec<(Kind, Bytes)> {
     Vec::new()
 }

@@ -48,7 +48,7 @@ pub struct Grid {
     recruited_for: BTreeMap<InterpreterId, Arc<Needs>>,
 }
 
-/// What an interpreter with this label has.
+/// The facts of an interpreter with this label.
 fn facts(label: &str) -> Arc<Facts> {
     Arc::new(Facts::from([("labels".to_owned(), label.to_owned())]))
 }

@@ -60,7 +60,7 @@ pub struct Seat {
     pub heard: Duration,
     /// Whether its messages are lost.
     pub cut: bool,
-    /// What it has.
+    /// The facts that the engine is told of it.
     pub facts: Arc<Facts>,
     /// The messages held back while it is unheard.
     pub held: Vec<(FromInterpreter, Bytes)>,
